@@ -1,0 +1,60 @@
+# The two commands: `make demo` and `make test`. Both set up .venv first, and skip what is already done.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+NATIVE := $(shell find runtime -path '*/bitedge' -prune -o -type f -print)
+PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
+JOBS ?= 2
+
+.PHONY: demo test test-cpp test-python lint format clean setup core
+
+demo: setup
+	$(BIN)/bitedge pipeline --recipe digits --out demo
+
+test: test-cpp test-python
+
+test-python: setup
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
+
+# The core's own tests: optimized, then under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer.
+test-cpp: $(VENV)/.tools
+	for flavour in release address,undefined thread; do \
+	  sanitize=$$flavour; [ $$flavour = release ] && sanitize=; \
+	  $(BIN)/cmake -S runtime -B build/test-$$flavour -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	    -DBITEDGE_TESTS=ON -DBITEDGE_SANITIZE=$$sanitize >build/test-$$flavour.log 2>&1 \
+	  && $(BIN)/cmake --build build/test-$$flavour >>build/test-$$flavour.log 2>&1 \
+	  || { cat build/test-$$flavour.log; exit 1; }; \
+	  $(BIN)/ctest --test-dir build/test-$$flavour --output-on-failure --no-tests=error || exit 1; \
+	done
+
+lint: setup
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy train export runtime/bitedge serve cli tests
+	$(BIN)/lint-imports
+	git ls-files '*.cpp' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run -Werror
+
+format: setup
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+	git ls-files '*.cpp' '*.h' '*.c' | xargs $(BIN)/clang-format -i
+
+setup: $(VENV)/.installed
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "bitedge needs Python 3.11 or later; run make PYTHON=python3.11")'
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.tools: constraints.txt | $(VENV)/bin/python
+	@mkdir -p build
+	$(PIP) pip scikit-build-core cmake ninja
+	@touch $@
+
+# The packages, and the core: an editable install, done again when the core's sources or the lists change.
+$(VENV)/.installed: $(VENV)/.tools pyproject.toml $(NATIVE)
+	@echo "Installing bitedge and what it needs into $(VENV) (the first time takes a few minutes)"
+	CMAKE_GENERATOR=Ninja $(PIP) --no-build-isolation --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
