@@ -1,0 +1,23 @@
+"""Binary layers and the normalizations between them."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from bitedge.train.layers.binary_layer import BinaryLayer
+from bitedge.train.layers.conv import BinaryConv2d
+from bitedge.train.layers.linear import BinaryLinear
+from bitedge.train.layers.norm import ChannelLayerNorm, batch_norm, make_norm
+
+LEAF_LAYERS: tuple[type[nn.Module], ...] = (BinaryConv2d, BinaryLinear, ChannelLayerNorm)
+"""The layers that a `torch.fx` tracer must keep whole."""
+
+__all__ = [
+    "LEAF_LAYERS",
+    "BinaryConv2d",
+    "BinaryLayer",
+    "BinaryLinear",
+    "ChannelLayerNorm",
+    "batch_norm",
+    "make_norm",
+]
