@@ -1,0 +1,49 @@
+// A pool of threads that share one caller's work. The caller is one of them, so a pool of one has no thread at all.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace bitedge {
+
+class Pool {
+ public:
+  explicit Pool(int threads);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  int size() const { return int(workers_.size()) + 1; }
+
+  // Calls task(i) once for each i below `count`, on any thread and in any order, and returns when all are done.
+  // What a task writes must not depend on the thread that runs it. A task must not throw.
+  template <typename Task>
+  void each(size_t count, const Task& task) {
+    run(count, [](const void* self, size_t i) { (*static_cast<const Task*>(self))(i); }, &task);
+  }
+
+ private:
+  using Function = void (*)(const void*, size_t);
+  void run(size_t count, Function function, const void* task);
+  void work(uint64_t generation);
+  void serve();
+
+  Function function_ = nullptr;
+  const void* task_ = nullptr;
+  size_t count_ = 0;
+  std::atomic<uint64_t> next_{0};        // generation in the high half, next task in the low half
+  std::atomic<uint64_t> generation_{0};  // grows with each job
+  std::atomic<int> busy_{0};             // workers that have not finished this generation
+  std::atomic<int> asleep_{0};
+  bool stop_ = false;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace bitedge
