@@ -43,7 +43,7 @@ class _SteSign(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
-        (x,) = ctx.saved_tensors
+        x: Tensor = ctx.saved_tensors[0]
         if math.isinf(ctx.clip):
             return grads[0], None
         # hardtanh's gradient is this mask in one pass, but exclusive: moving its limits up by one unit in the last
@@ -60,7 +60,7 @@ class _ApproxSign(Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> Tensor:
-        (x,) = ctx.saved_tensors
+        x: Tensor = ctx.saved_tensors[0]
         slope = x.abs().neg_().add_(1).clamp_(min=0).mul_(2)
         return slope.mul_(grads[0])
 
@@ -76,7 +76,7 @@ class _SwishSign(Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
         # The derivative of SignSwish is beta·(2 - z·tanh(z/2)) / (1 + cosh(z)) with z = beta·x. With s = sigmoid(z),
         # 1/(1 + cosh(z)) = 2·s·(1 - s) and tanh(z/2) = 2·s - 1, which do not overflow.
-        (x,) = ctx.saved_tensors
+        x: Tensor = ctx.saved_tensors[0]
         z = x * ctx.beta
         s = torch.sigmoid(z)
         slope = 2 * ctx.beta * s * torch.sigmoid(-z) * (2 - z * (2 * s - 1))
