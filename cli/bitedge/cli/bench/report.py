@@ -1,0 +1,89 @@
+"""A benchmark's rows as a table for the terminal, as Markdown, and as a chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bitedge.cli.output import table
+
+MARKS = {"ok": "ok", "differs": "WRONG ANSWER", "missing": "not installed", "failed": "failed"}
+HEADER = ("engine", "status", "threads", "batch", "size kB", "top-1 %", "ms p50", "ms p99", "images/s", "speed-up")
+
+
+def speedups(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
+    """How many times longer each row takes than bitedge at the same threads and batch; None where either is missing."""
+    ours = {
+        (row["threads"], row["batch"]): row["ms"]["p50"] for row in reversed(rows) if row["engine"] == "bitedge" and row["ms"]
+    }
+    return [
+        row["ms"]["p50"] / ours[key] if row["ms"] and (key := (row["threads"], row["batch"])) in ours else None
+        for row in rows
+    ]
+
+
+def cells(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
+    """The rows as text, one cell per column of `HEADER`."""
+    lines = []
+    for row, faster in zip(rows, speedups(rows), strict=True):
+        ms = row["ms"]
+        lines.append(
+            (
+                str(row["engine"]),
+                MARKS[row["status"]],
+                str(row["threads"]),
+                str(row["batch"]),
+                f"{row['bytes'] / 1024:.0f}" if row["bytes"] else "-",
+                f"{100 * row['top1']:.1f}" if row.get("top1") is not None else "-",
+                f"{ms['p50']:.3f}" if ms else "-",
+                f"{ms['p99']:.3f}" if ms else "-",
+                f"{row['images_per_s']:.0f}" if ms else "-",
+                f"{faster:.1f}x" if faster else "-",
+            )
+        )
+    return lines
+
+
+def text(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The report for a terminal, with the reason or the install line of every engine that has no number."""
+    lines = [f"{title} on {host['cpu']}, {host['cores']} cores, {host['system']}", "", table(HEADER, cells(rows))]
+    lines += ["", "speed-up: how many times longer that engine takes than bitedge, same threads and batch, in this run"]
+    for row in rows:
+        if row.get("reason"):
+            lines.append(f"{row['engine']}: {MARKS[row['status']]}: {row['reason']}")
+    return "\n".join(lines)
+
+
+def markdown(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
+    """The report as Markdown."""
+    lines = [f"### {title}", "", f"{host['cpu']}, {host['cores']} cores, {host['system']}", ""]
+    lines += ["| " + " | ".join(HEADER) + " |", "|" + "---|" * len(HEADER)]
+    lines += ["| " + " | ".join(row) + " |" for row in cells(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def chart(title: str, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+    """Draw the p50 of every measured row as a bar, on a logarithmic axis, and write a PNG."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    shown = [row for row in rows if row["ms"]][::-1]
+    labels = [f"{row['engine']}, {row['threads']} thread{'s' if row['threads'] > 1 else ''}" for row in shown]
+    values = [row["ms"]["p50"] / row["batch"] for row in shown]
+    figure, axes = pyplot.subplots(figsize=(8, 0.7 + 0.38 * len(shown)), dpi=120)
+    colours = ["#0a7d5a" if row["engine"].startswith("bitedge") else "#9aa5b1" for row in shown]
+    bars = axes.barh(labels, values, color=colours)
+    axes.bar_label(bars, [f" {value:.3g} ms" for value in values])
+    axes.set_xscale("log")
+    axes.set_xlim(right=3 * max(values))
+    axes.set_xlabel("milliseconds per image, p50 (logarithmic; shorter is better)")
+    axes.set_title(title)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.tight_layout()
+    temporary = path.with_name(f".{path.name}.tmp")
+    figure.savefig(temporary, format="png")
+    temporary.replace(path)
+    pyplot.close(figure)
