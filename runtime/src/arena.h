@@ -14,8 +14,8 @@ struct Life {
   int32_t first = 0, last = 0;
 };
 
-// Offsets such that no two blocks that are alive at the same step overlap: largest first, each at the lowest free offset.
-// `total` receives the bytes that are needed.
+// Offsets such that no two blocks that are alive at the same step overlap: largest first, each at the lowest free
+// offset. `total` receives the bytes that are needed.
 std::vector<size_t> place(const std::vector<Life>& lives, size_t* total);
 
 class Arena {

@@ -20,8 +20,8 @@ class Context {
   // `program` must outlive the context. With `keep_values`, every value of the last run stays readable.
   Context(const Program& program, int threads, bool keep_values = false);
 
-  // `input` holds `batch` images, HWC, uint8 or float32 as value 0 says; `output` takes [batch, elements of the answer].
-  // The answers do not depend on the number of threads, nor on what else is in the batch.
+  // `input` holds `batch` images, HWC, uint8 or float32 as value 0 says; `output` takes [batch, elements of the
+  // answer]. The answers do not depend on the number of threads, nor on what else is in the batch.
   void run(const void* input, size_t batch, float* output);
 
   // Value `index` of the last run, [batch, height, width, channels], bits packed into words; null unless

@@ -7,7 +7,7 @@
 namespace bitedge {
 
 enum CpuFeature : uint32_t {
-  kAvx2 = 1u << 0,  // with FMA and F16C
+  kAvx2 = 1u << 0,    // with FMA and F16C
   kAvx512 = 1u << 1,  // F, BW, DQ, VL
   kAvx512Vnni = 1u << 2,
   kAvx512Vpopcntdq = 1u << 3,

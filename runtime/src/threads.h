@@ -30,13 +30,13 @@ class Pool {
  private:
   using Function = void (*)(const void*, size_t);
   void run(size_t count, Function function, const void* task);
-  void work(uint64_t generation);
+  void work();
   void serve();
 
   Function function_ = nullptr;
   const void* task_ = nullptr;
   size_t count_ = 0;
-  std::atomic<uint64_t> next_{0};        // generation in the high half, next task in the low half
+  std::atomic<size_t> next_{0};          // the next task
   std::atomic<uint64_t> generation_{0};  // grows with each job
   std::atomic<int> busy_{0};             // workers that have not finished this generation
   std::atomic<int> asleep_{0};

@@ -1,0 +1,84 @@
+#include "threads.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace bitedge {
+namespace {
+
+// How long a thread looks for work before it sleeps: about 50 µs, longer than the gap between two layers.
+constexpr int kSpins = 2000;
+
+void relax() {
+#if defined(__x86_64__)
+  _mm_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
+
+}  // namespace
+
+Pool::Pool(int threads) {
+  for (int i = 1; i < threads; i++) workers_.emplace_back([this] { serve(); });
+}
+
+Pool::~Pool() {
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    stop_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& worker : workers_) worker.join();
+}
+
+void Pool::run(size_t count, Function function, const void* task) {
+  if (workers_.empty() || count < 2) {
+    for (size_t i = 0; i < count; i++) function(task, i);
+    return;
+  }
+  function_ = function;
+  task_ = task;
+  count_ = count;
+  next_.store(0, std::memory_order_relaxed);
+  busy_.store(int(workers_.size()), std::memory_order_relaxed);
+  // Publishes the job. Sequentially consistent with `asleep_`: a worker either sees the new generation or is seen
+  // asleep.
+  generation_.fetch_add(1);
+  if (asleep_.load() > 0) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    wake_.notify_all();
+  }
+  work();
+  for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; spins++) {
+    if (spins < kSpins) {
+      relax();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void Pool::work() {
+  for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) function_(task_, i);
+}
+
+void Pool::serve() {
+  uint64_t seen = 0;
+  while (true) {
+    for (int spins = 0; generation_.load(std::memory_order_acquire) == seen && spins < kSpins; spins++) relax();
+    if (generation_.load(std::memory_order_acquire) == seen) {
+      std::unique_lock<std::mutex> lock(mutex_);
+      asleep_.fetch_add(1);
+      wake_.wait(lock, [&] { return stop_ || generation_.load() != seen; });
+      asleep_.fetch_sub(1);
+      if (stop_) return;
+    }
+    seen = generation_.load(std::memory_order_acquire);
+    work();
+    busy_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+}  // namespace bitedge
