@@ -5,7 +5,9 @@ from __future__ import annotations
 from torch import nn
 
 from bitedge.train.networks.binarynet import BinaryNet
+from bitedge.train.networks.birealnet import BiRealNet18
+from bitedge.train.networks.xnornet import XnorNet
 
-NETWORKS: dict[str, type[nn.Module]] = {"binarynet": BinaryNet}
+NETWORKS: dict[str, type[nn.Module]] = {"binarynet": BinaryNet, "xnornet": XnorNet, "birealnet18": BiRealNet18}
 
-__all__ = ["NETWORKS", "BinaryNet"]
+__all__ = ["NETWORKS", "BiRealNet18", "BinaryNet", "XnorNet"]
