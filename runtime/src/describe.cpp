@@ -88,6 +88,9 @@ std::string describe(const Graph& graph, const Metadata& metadata, const Program
   json.close(']');
   optional_json(json, "preprocessing", metadata.preprocessing);
   optional_json(json, "training", metadata.training);
+  json.key("metadata").open('{');
+  for (const auto& [key, value] : metadata.entries) json.key(key).raw(value);
+  json.close('}');
   json.key("golden").open('{').key("count").number(metadata.golden.count);
   json.key("seed").number(metadata.golden.seed).close('}');
   json.key("values").open('[');

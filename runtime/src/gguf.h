@@ -63,6 +63,9 @@ struct File {
   size_t keys_end = 0;  // where the tensors' entries start
 };
 
+// A value as JSON, for reports; numbers that are not finite become null.
+std::string to_json(const KeyValue& value);
+
 // Parses the key-values of the file in `data`, which must stay where it is as long as the result lives; then the
 // tensors. In two steps, so that a GGUF file of another kind can be named as such before its tensors are looked at.
 // Both throw Error{kFormat}.

@@ -15,6 +15,8 @@
 namespace bitedge {
 namespace {
 
+constexpr std::string_view kNodeKeys = "bitedge.node.";
+
 template <typename... T>
 [[noreturn]] void refuse(const T&... parts) {
   throw Error(Status::kFormat, join(parts...));
@@ -100,7 +102,7 @@ Graph read_graph(Attributes& keys, Tensors& tensors, std::vector<uint64_t>& node
     infer_node(graph, i, keys, tensors);
     node_bytes.push_back(tensors.take_bytes());
   }
-  keys.refuse_unread("bitedge.node.");
+  keys.refuse_unread(kNodeKeys);
   tensors.refuse_unread("node.");
   check_names(graph);
   const uint32_t output = keys.u32("bitedge.graph.output");
@@ -127,6 +129,15 @@ std::string read_json(Attributes& keys, const char* key) {
   const std::string_view text = keys.string(key);
   if (!is_json_object(text)) refuse("the key ", quoted(key), " is not a JSON object");
   return std::string(text);
+}
+
+std::map<std::string, std::string> read_entries(const gguf::File& file) {
+  std::map<std::string, std::string> entries;
+  for (const auto& [key, value] : file.keys) {
+    if (key == "bitedge.labels" || key.substr(0, kNodeKeys.size()) == kNodeKeys) continue;
+    entries.emplace(key, gguf::to_json(value));
+  }
+  return entries;
 }
 
 Golden read_golden(Attributes& keys, Tensors& tensors, size_t outputs) {
@@ -161,6 +172,7 @@ Packed read_packed(const uint8_t* data, size_t size, bool verify_checksum) {
   metadata.labels = read_labels(keys, outputs);
   metadata.preprocessing = read_json(keys, "bitedge.preprocessing");
   metadata.training = read_json(keys, "bitedge.training");
+  metadata.entries = read_entries(file);
   metadata.golden = read_golden(keys, tensors, outputs);
   return packed;
 }

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,9 @@ struct Golden {
 struct Metadata {
   uint32_t format_version = 0;
   std::string sha256;
-  std::vector<std::string> labels;      // none, or one per output
-  std::string preprocessing, training;  // JSON objects, or empty
+  std::vector<std::string> labels;             // none, or one per output
+  std::string preprocessing, training;         // JSON objects, or empty
+  std::map<std::string, std::string> entries;  // all keys but the nodes' and the labels, their values as JSON
   Golden golden;
   std::vector<uint64_t> node_bytes;  // bytes of each node's tensors in the file
   uint64_t file_bytes = 0;

@@ -1,0 +1,19 @@
+"""Run packed binarized networks on the C++ core. Needs numpy and nothing else."""
+
+from bitedge.runtime.context import Context
+from bitedge.runtime.description import NodeInfo, ValueInfo
+from bitedge.runtime.errors import RuntimeFault
+from bitedge.runtime.kernels import Kernels, available_kernels, cpu_features, version
+from bitedge.runtime.model import Model
+
+__all__ = [
+    "Context",
+    "Kernels",
+    "Model",
+    "NodeInfo",
+    "RuntimeFault",
+    "ValueInfo",
+    "available_kernels",
+    "cpu_features",
+    "version",
+]
