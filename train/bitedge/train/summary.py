@@ -180,8 +180,9 @@ def _describe(name: str, layer: nn.Module, output: Tensor, earlier: LayerSummary
 def _stored_floats(layer: nn.Module) -> int:
     """Return the values of a layer's parameters and float buffers, without a BatchNorm scale that is frozen at 1."""
     count = sum(tensor.numel() for tensor in (*layer.parameters(), *layer.buffers()) if tensor.is_floating_point())
-    is_centred = isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.affine and not layer.weight.requires_grad
-    return count - layer.num_features if is_centred else count
+    if isinstance(layer, nn.BatchNorm1d | nn.BatchNorm2d) and layer.affine and not layer.weight.requires_grad:
+        count -= layer.num_features
+    return count
 
 
 def _macs(layer: nn.Module, output: Tensor) -> int | None:

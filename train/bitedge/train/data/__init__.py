@@ -10,12 +10,13 @@ from bitedge.train.data.arrays import ArrayDataset, CropFlip
 from bitedge.train.data.cifar10 import load_cifar10
 from bitedge.train.data.dataset import SPLITS, Batch, Dataset, Loader
 from bitedge.train.data.digits import load_digits
+from bitedge.train.data.folder import FolderDataset, load_folder
 from bitedge.train.errors import TrainError
 
 EMBEDDED: dict[str, Callable[..., Dataset]] = {"digits": load_digits}
 """Data sets that need no folder."""
 
-STORED: dict[str, Callable[..., Dataset]] = {"cifar10": load_cifar10}
+STORED: dict[str, Callable[..., Dataset]] = {"cifar10": load_cifar10, "folder": load_folder}
 """Data sets that are read from a folder, their first argument."""
 
 DATASETS = (*EMBEDDED, *STORED)
@@ -49,8 +50,10 @@ __all__ = [
     "Batch",
     "CropFlip",
     "Dataset",
+    "FolderDataset",
     "Loader",
     "load_cifar10",
     "load_dataset",
     "load_digits",
+    "load_folder",
 ]

@@ -10,17 +10,13 @@ from pathlib import Path
 import numpy as np
 
 from bitedge.train.data.arrays import ArrayDataset, CropFlip
+from bitedge.train.data.cifar10_files import FOLDER, LABELS, LABELS_FILE, RECORD_BYTES, TEST_FILE, TRAIN_FILES
 from bitedge.train.data.dataset import Arrays
+from bitedge.train.data.download import download_cifar10
 from bitedge.train.data.plan import stratified_holdout
 from bitedge.train.data.preprocessing import Normalization, make_preprocessing
 from bitedge.train.errors import TrainError
 
-FOLDER = "cifar-10-batches-bin"
-TRAIN_FILES = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
-TEST_FILE = "test_batch.bin"
-LABELS_FILE = "batches.meta.txt"
-LABELS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
-RECORD_BYTES = 1 + 3 * 32 * 32
 SPLIT_SEED = 0
 
 
@@ -29,14 +25,15 @@ def load_cifar10(
     *,
     validation: int = 5000,
     normalization: Normalization = "dyadic",
+    download: bool = False,
     records_per_file: int = 10_000,
 ) -> ArrayDataset:
-    """Read CIFAR-10 from `root`, or from `root/cifar-10-batches-bin`.
+    """Read CIFAR-10 from `root`, or from `root/cifar-10-batches-bin`; with `download`, fetch it there when missing.
 
     `validation` training images are held out, stratified, the same ones in every run; 0 trains on all 50,000, as the
     paper does, and leaves only the test split. Training images are padded by 4 black pixels, cropped and mirrored.
     """
-    folder = find_cifar10(Path(root))
+    folder = find_cifar10(Path(root), download=download)
     labels = _read_labels(folder / LABELS_FILE)
     parts = [_read_batch(folder / name, records_per_file, len(labels)) for name in TRAIN_FILES]
     images = np.concatenate([part[0] for part in parts])
@@ -55,11 +52,13 @@ def load_cifar10(
     )
 
 
-def find_cifar10(root: Path) -> Path:
+def find_cifar10(root: Path, *, download: bool = False) -> Path:
     """Return the folder that holds the binary batches: `root` or its `cifar-10-batches-bin`."""
     for folder in (root, root / FOLDER):
         if (folder / TRAIN_FILES[0]).is_file():
             return folder
+    if download:
+        return download_cifar10(root)
     raise TrainError(
         f"no CIFAR-10 at {root}: expected {TRAIN_FILES[0]} there or in {FOLDER}/; unpack the official "
         "cifar-10-binary.tar.gz there, or ask for the download"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias, TypedDict
 
 import torch
-from PIL import Image
+from PIL import Image, ImageOps
 from torch import Tensor
 
 from bitedge.train.errors import TrainError
@@ -83,19 +83,30 @@ def make_preprocessing(
     }
 
 
+def upright_rgb(image: Image.Image) -> Image.Image:
+    """Decode to 8-bit RGB, turned as its EXIF tag says; transparency lies on white, as the service has it."""
+    image = ImageOps.exif_transpose(image)
+    if image.mode in ("I", "F") or image.mode.startswith("I;16"):
+        raise TrainError(f"expected 8 bits per channel, got an image of mode {image.mode}; convert it first")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        straight = image.convert("RGBA")
+        image = Image.new("RGBA", straight.size, (255, 255, 255, 255))
+        image.alpha_composite(straight)
+    return image.convert("RGB")
+
+
 def fit_image(image: Image.Image, preprocessing: Preprocessing) -> Image.Image:
     """Return the image as RGB, resized and cropped to the network's size."""
-    image = image.convert("RGB")
+    image = upright_rgb(image)
     height, width = preprocessing["size"]
     resample = INTERPOLATIONS[preprocessing["interpolation"]]
     shorter = preprocessing["resize"]
     if shorter is None:
         return image if image.size == (width, height) else image.resize((width, height), resample)
-    factor = shorter / min(image.size)
-    scaled = (max(shorter, round(image.width * factor)), max(shorter, round(image.height * factor)))
+    scaled = (shorter * image.width // min(image.size), shorter * image.height // min(image.size))
     if scaled != image.size:
         image = image.resize(scaled, resample)
-    left, top = (scaled[0] - width) // 2, (scaled[1] - height) // 2
+    left, top = round((scaled[0] - width) / 2), round((scaled[1] - height) / 2)
     return image.crop((left, top, left + width, top + height))
 
 
