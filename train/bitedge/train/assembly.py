@@ -1,0 +1,58 @@
+"""From the words of a recipe to its parts: data set, network."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from bitedge.train.data import EMBEDDED, ArrayDataset, Dataset, load_dataset
+from bitedge.train.errors import TrainError
+from bitedge.train.networks import NETWORKS
+from bitedge.train.recipe import DataRecipe, Recipe
+from bitedge.train.records import nearest
+
+
+def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:
+    """Read the data set that a recipe names; `limit` keeps so many training images, spread over the split."""
+    options: dict[str, Any] = {"validation": recipe.validation, "normalization": recipe.normalization}
+    if recipe.name == "folder":
+        options |= {"size": recipe.size, "resize": recipe.resize, "workers": recipe.workers}
+    dataset = load_dataset(recipe.name, root, **options)
+    if recipe.limit is None:
+        return dataset
+    splits = {split: dataset.arrays(split) for split in ("validation", "test")}
+    splits["train"] = dataset.arrays("train", limit=recipe.limit)
+    augmentation = dataset.augmentation if isinstance(dataset, ArrayDataset) else None
+    return ArrayDataset(dataset.name, dataset.labels, dataset.preprocessing, splits, augmentation=augmentation)
+
+
+def needs_folder(recipe: DataRecipe) -> bool:
+    """Whether the data set is read from a folder that the caller names."""
+    return recipe.name not in EMBEDDED
+
+
+def network_arguments(recipe: Recipe, num_classes: int, size: int) -> dict[str, Any]:
+    """All keyword arguments of a recipe's network: its own, those of the data, and `latent` for the latent rule."""
+    known = inspect.signature(NETWORKS[recipe.network.name]).parameters
+    for name in recipe.network.arguments:
+        if name not in known or name in ("num_classes", "latent"):
+            raise TrainError(f"unknown key 'network.arguments.{name}': {nearest(name, known)}")
+    arguments = {"num_classes": num_classes, **recipe.network.arguments}
+    if "image_size" in known:
+        arguments.setdefault("image_size", size)
+    if recipe.optimizer.rule == "latent":
+        arguments["latent"] = True
+    return arguments
+
+
+def build_network(name: str, arguments: dict[str, Any]) -> nn.Module:
+    """Build a network by name; wrong arguments are the caller's fault."""
+    if name not in NETWORKS:
+        raise TrainError(f"unknown network {name!r}: {nearest(name, NETWORKS)}")
+    try:
+        return NETWORKS[name](**arguments)
+    except TypeError as error:
+        raise TrainError(f"network {name!r} does not take these arguments: {error}") from error
