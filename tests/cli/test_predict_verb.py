@@ -1,0 +1,103 @@
+"""`bitedge predict`: images in, classes out, and one line for everything that is wrong."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from bitedge.cli.main import main
+from bitedge.runtime import Model
+from PIL import Image
+
+
+@pytest.fixture(scope="module")
+def digit(digits_run: Path) -> tuple[np.ndarray, int]:  # type: ignore[type-arg]
+    from bitedge.train import load_run
+
+    images, labels = load_run(digits_run).evaluation(limit=1)
+    return images[0], int(labels[0])
+
+
+def test_png_and_array_give_the_models_own_answer(
+    digits_model: Path, digit: tuple[np.ndarray, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]  # type: ignore[type-arg]
+) -> None:
+    pixels, label = digit
+    Image.fromarray(pixels).save(tmp_path / "digit.png")
+    np.save(tmp_path / "digit.npy", pixels)
+    words = ["predict", str(digits_model), str(tmp_path / "digit.png"), str(tmp_path / "digit.npy"), "--top-k", "10", "--json"]
+    assert main(words) == 0
+    first, second = json.loads(capsys.readouterr().out)["predictions"]
+    assert first["classes"] == second["classes"]
+    assert first["classes"][0]["label"] == str(label)
+    logits = Model(digits_model).run(pixels[None])[0].astype(np.float64)
+    expected = np.exp(logits) / np.exp(logits).sum()
+    assert np.allclose([entry["score"] for entry in first["classes"]], np.sort(expected)[::-1], atol=1e-6)
+
+
+def test_text_names_every_image(
+    digits_model: Path, digit: tuple[np.ndarray, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]  # type: ignore[type-arg]
+) -> None:
+    np.save(tmp_path / "a.npy", digit[0])
+    np.save(tmp_path / "b.npy", digit[0])
+    assert main(["predict", str(digits_model), str(tmp_path / "a.npy"), str(tmp_path / "b.npy"), "--top-k", "1"]) == 0
+    out = capsys.readouterr().out
+    assert "a.npy" in out
+    assert "b.npy" in out
+
+
+def bad(tmp_path: Path, model: Path, name: str) -> list[str]:
+    image = tmp_path / name
+    if name == "text.png":
+        image.write_text("not an image")
+    elif name == "shape.npy":
+        np.save(image, np.zeros((8, 8, 3), np.uint8))
+    elif name == "kind.npy":
+        np.save(image, np.zeros((32, 32, 3), np.float64))
+    elif name == "objects.npy":
+        np.save(image, np.array([{"a": 1}], dtype=object), allow_pickle=True)
+    elif name == "garbage.npy":
+        image.write_bytes(b"\x93NUMPY garbage")
+    return [str(model), str(image)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("text.png", "text.png"),
+        ("absent.png", "absent.png"),
+        ("absent.npy", "No such file"),
+        ("shape.npy", "expected uint8 of shape [32, 32, 3]"),
+        ("kind.npy", "got float64"),
+        ("objects.npy", "not a .npy array of plain numbers"),
+        ("garbage.npy", "not a .npy array of plain numbers"),
+    ],
+)
+def test_a_bad_image_is_one_line(
+    name: str, message: str, digits_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", *bad(tmp_path, digits_model, name)]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+def test_a_bad_model_is_one_line(digits_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = digits_model.read_bytes()
+    flipped = bytearray(whole)
+    flipped[len(whole) // 2] ^= 4
+    for name, content in (("short.gguf", whole[:-100]), ("flipped.gguf", bytes(flipped)), ("empty.gguf", b"")):
+        (tmp_path / name).write_bytes(content)
+        assert main(["predict", str(tmp_path / name), "x.npy"]) == 2
+        error = capsys.readouterr().err
+        assert name in error
+        assert error.count("\n") == 1
+    assert main(["predict", str(tmp_path / "absent.gguf"), "x.npy"]) == 2
+    assert "absent.gguf" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["--top-k", "0"], ["--threads", "0"], ["--top-k", "many"]])
+def test_bad_options_are_one_line(words: list[str], digits_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", str(digits_model), "x.npy", *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1

@@ -1,0 +1,94 @@
+"""The wheel: one file, all portions, the shared library, and nothing but numpy beside it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
+
+
+def run(*words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+    environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "BITEDGE_"))}
+    return subprocess.run(
+        [str(word) for word in words], capture_output=True, text=True, check=False, env=environment, cwd="/", **options
+    )  # type: ignore[call-overload, no-any-return]
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("wheel")
+    words = (sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", out, ROOT)
+    done = run(*words)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = list(out.glob("*.whl"))
+    assert len(found) == 1
+    return found[0]
+
+
+@pytest.fixture(scope="module")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The bin folder of an environment that holds the wheel and what it asks for."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=True)
+    done = run(folder / "bin/python", "-m", "pip", "install", "-c", ROOT / "constraints.txt", wheel)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder / "bin"
+
+
+def test_one_wheel_serves_every_python(wheel: Path) -> None:
+    assert "-py3-none-" in wheel.name
+
+
+def test_wheel_holds_all_portions_and_the_library(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    for room in ("train", "export", "runtime", "serve", "cli"):
+        assert f"bitedge/{room}/__init__.py" in names
+        assert f"bitedge/{room}/py.typed" in names
+    assert "bitedge/__init__.py" not in names
+    assert any(name.startswith("bitedge/runtime/libbitedge.") for name in names)
+    assert any(name.startswith("bitedge/train/recipes/") for name in names)
+    assert not [name for name in names if name.endswith((".cpp", ".h", ".o"))]
+
+
+def test_alone_it_brings_only_numpy(bare: Path) -> None:
+    listed = json.loads(run(bare / "python", "-m", "pip", "list", "--format", "json").stdout)
+    assert {entry["name"] for entry in listed} - {"pip", "setuptools"} == {"bitedge", "numpy"}
+
+
+def test_predict_works_there_on_an_array(bare: Path, digits_model: Path, tmp_path: Path) -> None:
+    image = tmp_path / "image.npy"
+    np.save(image, np.full((32, 32, 3), 128, np.uint8))
+    done = run(bare / "bitedge", "predict", digits_model, image, "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads(done.stdout)["predictions"][0]["classes"]) == 3
+
+
+def test_a_png_asks_for_the_image_extra(bare: Path, digits_model: Path, tmp_path: Path) -> None:
+    from PIL import Image
+
+    Image.new("RGB", (32, 32)).save(tmp_path / "image.png")
+    done = run(bare / "bitedge", "predict", digits_model, tmp_path / "image.png")
+    assert done.returncode == 2
+    assert done.stderr.endswith("pip install 'bitedge[image]'\n")
+    assert run(bare / "python", "-m", "pip", "install", "-c", ROOT / "constraints.txt", "pillow").returncode == 0
+    done = run(bare / "bitedge", "predict", digits_model, tmp_path / "image.png")
+    assert done.returncode == 0, done.stderr
+
+
+def test_verbs_of_other_rooms_name_their_extra(bare: Path) -> None:
+    for verb, extra in (("train", "train"), ("serve", "serve")):
+        words = {"train": ["--recipe", "digits"], "serve": ["."]}[verb]
+        done = run(bare / "bitedge", verb, *words)
+        assert done.returncode == 2
+        assert done.stderr.endswith(f"pip install 'bitedge[{extra}]'\n")
+        assert "Traceback" not in done.stderr
