@@ -1,0 +1,31 @@
+"""Optimizers for binarized networks: Bop and Bop2ndOrder, Adam for the rest, schedules, a switch and telemetry."""
+
+from .adam import AdamRule, LatentRule
+from .bop import Bop, BopRule
+from .bop2nd import Bop2ndOrder, Bop2ndRule
+from .model_optimizer import ModelOptimizer
+from .registry import RULES
+from .schedule import SCHEDULES, Constant, Cosine, Exponential, Geometric, Polynomial, Schedule, as_schedule
+from .schedules import Schedules
+from .switch import Switch
+
+__all__ = [
+    "RULES",
+    "SCHEDULES",
+    "AdamRule",
+    "Bop",
+    "Bop2ndOrder",
+    "Bop2ndRule",
+    "BopRule",
+    "Constant",
+    "Cosine",
+    "Exponential",
+    "Geometric",
+    "LatentRule",
+    "ModelOptimizer",
+    "Polynomial",
+    "Schedule",
+    "Schedules",
+    "Switch",
+    "as_schedule",
+]
