@@ -50,9 +50,8 @@ class Model:
         self._context = Context(self, threads=threads)
 
     def __repr__(self) -> str:
-        return (
-            f"Model({self.name!r}, {self.input_kind} {list(self.input_shape)} -> {self.output_count}, {self.kernels})"
-        )
+        shapes = f"{self.input_kind} {list(self.input_shape)} -> {self.output_count}"
+        return f"Model({self.name!r}, {shapes}, kernels {self.kernels!r})"
 
     @property
     def name(self) -> str:
