@@ -1,0 +1,293 @@
+"""The bounded queue in front of the core, and the threads that empty it.
+
+One hop from the event loop to a thread and one back. A thread takes whatever waits, up to `max_batch` images, decodes
+it, runs it and reports the whole batch with a single call into the loop: batches form by themselves while the threads
+are busy, and a lone request never waits for company (unless `batch_delay_ms` asks for that).
+
+Everything that counts (how much is pending, how fast it leaves) is touched by the event loop only, so it needs no lock.
+A job that expired or whose client left is dropped before it is decoded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bitedge.serve.backends import ServedModel
+from bitedge.serve.errors import ServeError, ShedError
+from bitedge.serve.images import ImageLimits, open_image, prepare
+from bitedge.serve.rate import ServiceRate
+
+INLINE_PIXELS = 512 * 512  # larger images are decoded apart, so that they hold up no batch
+
+
+@dataclass(slots=True)
+class Answer:
+    """What the network said about one job, and how long each part took, in seconds."""
+
+    outputs: NDArray[np.float32]
+    decode: float
+    queue: float
+    inference: float
+    batch_size: int
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One image as it was sent, or a ready tensor of several."""
+
+    model: ServedModel
+    payload: bytes | NDArray[Any]
+    deadline: float
+    count: int = 1
+    created: float = field(default_factory=time.perf_counter)
+    future: asyncio.Future[Answer] | None = None
+    cancelled: bool = False
+    tensor: NDArray[Any] | None = None
+    decode: float = 0.0
+    started: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class BatchReport:
+    """One run of the core, for the metrics."""
+
+    model: ServedModel
+    jobs: Sequence[Job]
+    images: int
+    inference: float
+    failed: bool
+
+
+Outcome = tuple[Job, Answer | BaseException]
+
+
+class Batcher:
+    """Takes jobs from the event loop and answers each exactly once."""
+
+    def __init__(
+        self,
+        *,
+        threads: int,
+        capacity: int,
+        max_batch: int,
+        delay: float,
+        limits: ImageLimits,
+        on_batch: Callable[[BatchReport], None] = lambda _: None,
+        on_drop: Callable[[str, int], None] = lambda *_: None,
+    ) -> None:
+        self.capacity = capacity
+        self.pending = 0
+        self.rate = ServiceRate()
+        self._max_batch = max_batch
+        self._delay = delay
+        self._limits = limits
+        self._on_batch = on_batch
+        self._on_drop = on_drop
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._decoders = ThreadPoolExecutor(max(1, threads), thread_name_prefix="decode")
+        self._threads = [threading.Thread(target=self._work, name=f"infer-{i}", daemon=True) for i in range(threads)]
+
+    def start(self) -> None:
+        """Start the threads; call it on the event loop that will submit."""
+        self._loop = asyncio.get_running_loop()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """End the threads after what is queued."""
+        for _ in self._threads:
+            self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._decoders.shutdown()
+
+    def check_room(self, count: int = 1, budget: float | None = None) -> None:
+        """Refuse work that does not fit, or that could not be begun in time at the present rate."""
+        wait = self.rate.seconds_for(self.pending)
+        if self.pending + count > self.capacity:
+            raise ShedError(
+                f"the queue is full ({self.pending} of {self.capacity} images); come back later",
+                reason="queue_full",
+                retry_after=wait,
+            )
+        if budget is not None and wait > budget:
+            raise ShedError(
+                f"{self.pending} images wait, about {wait:.2f} s, and the deadline is {budget:.2f} s; come back later",
+                reason="deadline_unreachable",
+                retry_after=wait,
+            )
+
+    def submit(self, job: Job) -> asyncio.Future[Answer]:
+        """Queue a job; cancelling the future drops it, if it has not begun."""
+        assert self._loop is not None, "start() comes first"
+        self.check_room(job.count)
+        self.rate.begin(self.pending)
+        self.pending += job.count
+        job.future = self._loop.create_future()
+        self._jobs.put(job)
+        return job.future
+
+    async def call(self, function: Callable[..., bytes], *arguments: Any) -> bytes:
+        """Run other work on images (a preview) in the decoders' threads, within the same bound."""
+        assert self._loop is not None, "start() comes first"
+        self.check_room()
+        self.pending += 1
+        try:
+            return await self._loop.run_in_executor(self._decoders, function, *arguments)
+        finally:
+            self.pending -= 1
+
+    def _work(self) -> None:
+        contexts: dict[int, tuple[ServedModel, Callable[[NDArray[Any]], NDArray[np.float32]]]] = {}
+        while True:
+            jobs = self._take()
+            if jobs is None:
+                return
+            ready, outcomes = self._prepare(jobs)
+            reports = []
+            for group in group_by_model(ready, self._max_batch):
+                answers, report = run_group(group, contexts)
+                outcomes += answers
+                reports.append(report)
+            if outcomes:
+                assert self._loop is not None
+                self._loop.call_soon_threadsafe(self._settle, outcomes, reports)
+
+    def _take(self) -> list[Job] | None:
+        """Wait for one job, then take what else is there."""
+        first = self._jobs.get()
+        if first is None:
+            return None
+        jobs, images = [first], first.count
+        until = time.perf_counter() + self._delay if self._delay else 0.0
+        while images < self._max_batch:
+            try:
+                left = until - time.perf_counter() if until else 0.0
+                job = self._jobs.get(timeout=left) if left > 0 else self._jobs.get_nowait()
+            except queue.Empty:
+                break
+            if job is None:
+                self._jobs.put(None)  # stop() counts one for each thread
+                break
+            jobs.append(job)
+            images += job.count
+        return jobs
+
+    def _prepare(self, jobs: list[Job]) -> tuple[list[Job], list[Outcome]]:
+        """Drop what nobody waits for any more, decode the rest."""
+        ready: list[Job] = []
+        outcomes: list[Outcome] = []
+        for job in jobs:
+            if job.cancelled:
+                outcomes.append((job, asyncio.CancelledError()))
+            elif time.perf_counter() > job.deadline:
+                waited = time.perf_counter() - job.created
+                message = f"the deadline passed after {waited:.3f} s in the queue; come back later"
+                outcomes.append((job, ShedError(message, reason="deadline")))
+            elif job.tensor is not None or isinstance(job.payload, np.ndarray):
+                job.tensor = job.payload if isinstance(job.payload, np.ndarray) else job.tensor
+                ready.append(job)
+            else:
+                try:
+                    if self._decode(job, job.payload):
+                        ready.append(job)
+                except ServeError as error:
+                    outcomes.append((job, error))
+        return ready, outcomes
+
+    def _decode(self, job: Job, data: bytes) -> bool:
+        """Decode a small image here and now; send a large one to the decoders and return False."""
+        begun = time.perf_counter()
+        image = open_image(data, self._limits)
+        if image.width * image.height > INLINE_PIXELS:
+            self._decoders.submit(self._decode_large, job, data)
+            return False
+        job.tensor = prepare(image, job.model.geometry, self._limits)[None]
+        job.decode = time.perf_counter() - begun
+        return True
+
+    def _decode_large(self, job: Job, data: bytes) -> None:
+        begun = time.perf_counter()
+        outcome: BaseException | None = None
+        if not job.cancelled:
+            try:
+                job.tensor = prepare(open_image(data, self._limits), job.model.geometry, self._limits)[None]
+                job.decode = time.perf_counter() - begun
+            except BaseException as error:
+                outcome = error
+        if outcome is None:
+            self._jobs.put(job)
+        else:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [])
+
+    def _settle(self, outcomes: Sequence[Outcome], reports: Sequence[BatchReport]) -> None:
+        """On the event loop: hand out the answers of a batch, and count."""
+        self.pending -= sum(job.count for job, _ in outcomes)
+        self.rate.completed(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)))
+        for report in reports:
+            self._on_batch(report)
+        for job, outcome in outcomes:
+            assert job.future is not None
+            if isinstance(outcome, ShedError):
+                outcome.retry_after = self.rate.seconds_for(self.pending)
+            if job.future.done():
+                self._on_drop("disconnected", job.count)
+            elif isinstance(outcome, Answer):
+                job.future.set_result(outcome)
+            else:
+                job.future.set_exception(outcome)
+
+
+def group_by_model(jobs: Sequence[Job], max_batch: int) -> list[list[Job]]:
+    """Split jobs into runs of one model and at most `max_batch` images (one job may be larger)."""
+    groups: dict[int, list[list[Job]]] = {}
+    for job in jobs:
+        of_model = groups.setdefault(id(job.model), [[]])
+        if of_model[-1] and sum(other.count for other in of_model[-1]) + job.count > max_batch:
+            of_model.append([])
+        of_model[-1].append(job)
+    return [group for of_model in groups.values() for group in of_model]
+
+
+def run_group(
+    group: Sequence[Job],
+    contexts: dict[int, tuple[ServedModel, Callable[[NDArray[Any]], NDArray[np.float32]]]],
+) -> tuple[list[Outcome], BatchReport]:
+    """Run one batch and split its outputs; a failure is every job's answer."""
+    model = group[0].model
+    begun = time.perf_counter()
+    images = sum(job.count for job in group)
+    outcomes: list[Outcome] = []
+    failed = False
+    try:
+        if id(model) not in contexts:
+            for key in [key for key, (other, _) in contexts.items() if other.retired]:
+                del contexts[key]
+            contexts[id(model)] = (model, model.context())
+        tensors = [job.tensor for job in group if job.tensor is not None]
+        outputs = contexts[id(model)][1](tensors[0] if len(tensors) == 1 else np.concatenate(tensors))
+        inference = time.perf_counter() - begun
+        row = 0
+        for job in group:
+            job.started = begun
+            waited = max(0.0, begun - job.created - job.decode)
+            answer = Answer(outputs[row : row + job.count], job.decode, waited, inference, images)
+            outcomes.append((job, answer))
+            row += job.count
+    except Exception as error:
+        inference = time.perf_counter() - begun
+        outcomes = [(job, error) for job in group]
+        failed = True
+    return outcomes, BatchReport(model, group, images, inference, failed)

@@ -1,0 +1,189 @@
+"""The outermost layer: what every request passes, whichever route it takes.
+
+Request id, API key, rate limit, early shedding, body length, security headers, the access log and the request metrics,
+in one plain ASGI class: a request pays for one wrapper, and a request that is shed is answered before its body is read.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import secrets
+import time
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from bitedge.serve.auth import authorize
+from bitedge.serve.errors import ForbiddenError, ServeError
+from bitedge.serve.service import ClientGoneError, Service, too_large
+
+access_log = logging.getLogger("bitedge.serve.access")
+error_log = logging.getLogger("bitedge.serve.error")
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
+    "media-src 'self' blob:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
+)
+SECURITY_HEADERS = [
+    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
+]
+REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
+OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"))
+INFERENCE = re.compile(r"/v1/(classify|preview)|/v2/models/[^/]+(/versions/[^/]+)?/infer$")
+
+
+@dataclass(slots=True)
+class Passage:
+    """What is known of a request while it passes; routes add to it for the log."""
+
+    request_id: str
+    started: float
+    caller: str = ""
+    status: int = 0
+    reason: str = ""
+    model: str = ""
+
+
+def scope_of(path: str) -> str | None:
+    """Which permission a path needs; None: open to all."""
+    if path in OPEN_PATHS or path.startswith("/static/"):
+        return None
+    if path == "/metrics":
+        return "metrics"
+    return "admin" if path.startswith("/v2/repository/models/") else "infer"
+
+
+class Gate:
+    """ASGI middleware around the whole application."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app = app
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Let a request through, or answer it here."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"x-request-id", b"")
+        request_id = given.decode() if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        passage = scope["bitedge"] = Passage(request_id, time.perf_counter())
+        extra = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS]
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                passage.status = message["status"]
+                message["headers"] = [*message["headers"], *extra]
+                if self._service.draining:
+                    message["headers"].append((b"connection", b"close"))
+            await send(message)
+
+        try:
+            self._admit(scope, headers, passage)
+            await self._app(scope, receive, send_with_headers)
+        except ClientGoneError:
+            passage.status, passage.reason = 499, "disconnected"
+        except ServeError as error:
+            await answer_error(send_with_headers, passage, error)
+        except Exception as error:
+            passage.reason = "internal"
+            error_log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
+            if passage.status:  # half an answer is out; only closing the connection says that it is not whole
+                raise
+            await answer(
+                send_with_headers, 500, f"internal error ({type(error).__name__}); request id {request_id}", []
+            )
+        finally:
+            self._record(scope, passage)
+
+    def _admit(self, scope: Scope, headers: dict[bytes, bytes], passage: Passage) -> None:
+        """Refuse what must not, or need not, be read any further."""
+        service, path = self._service, scope["path"]
+        passage.caller = scope["client"][0] if scope.get("client") else "local"
+        needed = scope_of(path)
+        if needed == "admin":
+            check_admin(service, headers)
+        if needed is not None and self._needs_key(needed):
+            passage.caller = authorize(service.keys, presented_key(headers), needed).name
+        if needed == "infer" and service.limiter is not None:
+            service.limiter.take(passage.caller)
+        length = headers.get(b"content-length", b"0")
+        if length.isdigit() and int(length) > service.config.max_body_bytes:
+            raise too_large(service.config.max_body_bytes)
+        if scope["method"] == "POST" and INFERENCE.match(path):
+            service.batcher.check_room()
+
+    def _needs_key(self, needed: str) -> bool:
+        config = self._service.config
+        policy = {"metrics": config.metrics, "admin": config.admin}.get(needed, "key" if self._service.keys else "open")
+        return policy == "key" and bool(self._service.keys)
+
+    def _record(self, scope: Scope, passage: Passage) -> None:
+        service = self._service
+        route = getattr(scope.get("route"), "path", "unmatched")
+        seconds = time.perf_counter() - passage.started
+        service.metrics.requests.labels(route, str(passage.status)).inc()
+        service.metrics.request_seconds.labels(route).observe(seconds)
+        if passage.reason:
+            service.metrics.errors.labels(passage.reason).inc()
+        if service.config.access_log and access_log.isEnabledFor(logging.INFO):
+            fields = {
+                "request_id": passage.request_id,
+                "method": scope["method"],
+                "path": scope["path"],
+                "status": passage.status,
+                "ms": round(seconds * 1e3, 3),
+                "caller": passage.caller,
+                "model": passage.model,
+                "reason": passage.reason,
+            }
+            access_log.info("request", extra={key: value for key, value in fields.items() if value != ""})
+        if passage.status in (429, 503) and passage.reason:
+            service.metrics.shed.labels(passage.reason).inc()
+
+
+def presented_key(headers: dict[bytes, bytes]) -> str | None:
+    """The key in `Authorization: Bearer` or `X-API-Key`."""
+    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
+    if scheme.lower() == b"bearer":
+        return value.strip().decode("latin-1")
+    return headers.get(b"x-api-key", b"").decode("latin-1") or None
+
+
+def check_admin(service: Service, headers: dict[bytes, bytes]) -> None:
+    """Loading and unloading: only when it is switched on, and never from a page of another site."""
+    policy = service.config.admin
+    if policy == "off" or (policy == "key" and not service.keys):
+        raise ForbiddenError(
+            "models are loaded from their folder; start with --admin open, or with API keys, to allow this"
+        )
+    origin = headers.get(b"origin")
+    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
+        raise ForbiddenError("this may not be called from another site's page")
+
+
+async def answer_error(send: Send, passage: Passage, error: ServeError) -> None:
+    """Answer with the error's own status, and remember why."""
+    passage.reason = error.reason
+    headers = error.headers()
+    if error.status in (408, 413):  # the rest of the body is not wanted
+        headers = [*headers, ("connection", "close")]
+    await answer(send, error.status, str(error), headers)
+
+
+async def answer(send: Send, status: int, message: str, headers: list[tuple[str, str]]) -> None:
+    """Send `{"error": message}`."""
+    body = json.dumps({"error": message}).encode()
+    raw = [(name.encode(), value.encode()) for name, value in headers]
+    raw += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": raw})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,167 @@
+"""What the service counts, for Prometheus and for the statistics of the Open Inference Protocol.
+
+With several workers the values live in files that all of them share (`PROMETHEUS_MULTIPROC_DIR`, set by the supervisor
+before this module is imported), so every worker answers for all.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector
+
+from bitedge.serve.batching import BatchReport
+from bitedge.serve.store import Entry, Event
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+FAST = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
+
+
+class Metrics:
+    """The metrics of one application."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        of: dict[str, Any] = {"registry": self.registry}
+        model = ("model", "version")
+        self.requests = Counter("bitedge_requests", "Requests answered.", ("route", "status"), **of)
+        self.request_seconds = Histogram("bitedge_request_seconds", "Time to answer.", ("route",), buckets=FAST, **of)
+        self.errors = Counter("bitedge_errors", "Requests that failed.", ("reason",), **of)
+        self.shed = Counter("bitedge_shed", "Requests refused for want of capacity.", ("reason",), **of)
+        self.dropped = Counter("bitedge_dropped_images", "Images dropped after queueing.", ("reason",), **of)
+        self.pending = Gauge("bitedge_pending_images", "Images that wait or run.", multiprocess_mode="livesum", **of)
+        self.decode = Histogram("bitedge_decode_seconds", "Time to decode an image.", model, buckets=FAST, **of)
+        self.queue = Histogram("bitedge_queue_seconds", "Time in the queue.", model, buckets=FAST, **of)
+        self.inference = Histogram("bitedge_inference_seconds", "Time of one batch.", model, buckets=FAST, **of)
+        self.batch = Histogram("bitedge_batch_size", "Images in one batch.", model, buckets=SIZES, **of)
+        self.images = Counter("bitedge_images", "Images classified.", model, **of)
+        self.last = Gauge(
+            "bitedge_last_inference_seconds", "When the core last ran.", model, multiprocess_mode="max", **of
+        )
+        self.failures = Counter("bitedge_failed_images", "Images that could not be classified.", model, **of)
+        by_size = (*model, "size")
+        self.batches = Counter("bitedge_batches", "Batches run, by size.", by_size, **of)
+        self.batch_seconds = Counter("bitedge_batch_seconds", "Time in the core, by size of batch.", by_size, **of)
+        self.model_info = Gauge(
+            "bitedge_model_info",
+            "1 for every version that serves.",
+            (*model, "backend", "kernels", "sha256"),
+            multiprocess_mode="livemax",
+            **of,
+        )
+        self.reloads = Counter(
+            "bitedge_model_changes", "Versions loaded, replaced, refused, removed.", ("kind", "model"), **of
+        )
+
+    def observe_batch(self, report: BatchReport) -> None:
+        """Count one run of the core."""
+        labels = (report.model.name, report.model.version)
+        if report.failed:
+            self.failures.labels(*labels).inc(report.images)
+            return
+        size = str(report.images)
+        self.inference.labels(*labels).observe(report.inference)
+        self.batch.labels(*labels).observe(report.images)
+        self.batches.labels(*labels, size).inc()
+        self.batch_seconds.labels(*labels, size).inc(report.inference)
+        self.images.labels(*labels).inc(report.images)
+        self.last.labels(*labels).set(time.time())
+        decode, queue = self.decode.labels(*labels), self.queue.labels(*labels)
+        for job in report.jobs:
+            decode.observe(job.decode)
+            queue.observe(max(0.0, job.started - job.created - job.decode))
+
+    def observe_drop(self, reason: str, count: int) -> None:
+        """Count images that were queued for nothing."""
+        self.dropped.labels(reason).inc(count)
+
+    def observe_event(self, event: Event) -> None:
+        """Count a change of the model folder."""
+        self.reloads.labels(event.kind, event.name).inc()
+
+    def set_models(self, entries: Iterable[Entry]) -> None:
+        """Say which versions serve."""
+        current = {info_labels(entry.model) for entry in entries if entry.model is not None}
+        for labels in getattr(self, "_known", set()) | current:
+            self.model_info.labels(*labels).set(1 if labels in current else 0)
+        self._known = current
+
+    def collect(self) -> CollectorRegistry:
+        """The registry to read from: this process's, or that of all workers."""
+        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
+            return self.registry
+        everyone = CollectorRegistry()
+        MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
+        return everyone
+
+    def exposition(self) -> bytes:
+        """The text that Prometheus scrapes."""
+        return bytes(generate_latest(self.collect()))
+
+    def statistics(self) -> dict[tuple[str, str], dict[str, Any]]:
+        """Per model and version: counts and nanoseconds, in the shape of Triton's statistics extension."""
+        samples: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+        for metric in self.collect().collect():
+            for sample in metric.samples:
+                key = tuple(sample.labels.get(name, "") for name in ("model", "version", "size"))
+                if "le" not in sample.labels:
+                    samples[sample.name][key] = sample.value
+        names = {(key[0], key[1]) for key in samples["bitedge_images_total"]}
+        return {name: model_statistics(samples, *name) for name in names}
+
+
+def info_labels(model: Any) -> tuple[str, ...]:
+    """What identifies a version in the metrics."""
+    kernels = " ".join(model.facts.get("kernels", ()))
+    return model.name, model.version, model.backend, kernels, model.sha256[:16]
+
+
+def model_statistics(samples: dict[str, dict[tuple[str, ...], float]], name: str, version: str) -> dict[str, Any]:
+    """One model's part of the statistics."""
+
+    def duration(metric: str) -> dict[str, int]:
+        key = (name, version, "")
+        seconds, count = samples[f"{metric}_sum"].get(key, 0.0), samples[f"{metric}_count"].get(key, 0.0)
+        return {"count": int(count), "ns": int(seconds * 1e9)}
+
+    key = (name, version, "")
+    images = int(samples["bitedge_images_total"].get(key, 0))
+    failed = int(samples["bitedge_failed_images_total"].get(key, 0))
+    decode, queue, inference = map(
+        duration, ("bitedge_decode_seconds", "bitedge_queue_seconds", "bitedge_inference_seconds")
+    )
+    sizes = [k[2] for k in samples["bitedge_batches_total"] if k[:2] == (name, version)]
+    total = decode["ns"] + queue["ns"] + inference["ns"]
+    return {
+        "name": name,
+        "version": version,
+        "last_inference": int(samples["bitedge_last_inference_seconds"].get(key, 0.0) * 1e3),
+        "inference_count": images,
+        "execution_count": inference["count"],
+        "inference_stats": {
+            "success": {"count": queue["count"], "ns": total},
+            "fail": {"count": failed, "ns": 0},
+            "queue": queue,
+            "compute_input": decode,
+            "compute_infer": inference,
+            "compute_output": {"count": 0, "ns": 0},
+        },
+        "batch_stats": [
+            {
+                "batch_size": int(size),
+                "compute_input": {"count": 0, "ns": 0},
+                "compute_infer": {
+                    "count": int(samples["bitedge_batches_total"][(name, version, size)]),
+                    "ns": int(samples["bitedge_batch_seconds_total"].get((name, version, size), 0.0) * 1e9),
+                },
+                "compute_output": {"count": 0, "ns": 0},
+            }
+            for size in sorted(sizes, key=int)
+        ],
+    }

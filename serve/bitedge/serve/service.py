@@ -1,0 +1,153 @@
+"""The parts of a running service, and the one way through them: accept, queue, wait, answer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from starlette.requests import Request
+
+from bitedge.serve.auth import Key, RateLimiter, load_keys
+from bitedge.serve.backends import ServedModel
+from bitedge.serve.batching import Answer, Batcher, Job
+from bitedge.serve.config import ServeConfig
+from bitedge.serve.control import Control
+from bitedge.serve.errors import BodyTimeoutError, BodyTooLargeError, ServeError
+from bitedge.serve.metrics import Metrics
+from bitedge.serve.store import ModelStore
+
+WATCH_AFTER = 0.02  # seconds; a request that is answered sooner needs nobody to watch its connection
+
+
+class ClientGoneError(Exception):
+    """The client closed its connection; there is nobody to answer."""
+
+
+@dataclass
+class Service:
+    """Everything that a request may need."""
+
+    config: ServeConfig
+    store: ModelStore
+    batcher: Batcher
+    metrics: Metrics
+    keys: tuple[Key, ...]
+    limiter: RateLimiter | None
+    control: Control
+    draining: bool = False
+
+    @staticmethod
+    def build(config: ServeConfig, store: ModelStore | None = None) -> Service:
+        """Put the parts together; nothing runs yet."""
+        metrics = Metrics()
+        store = store or ModelStore(config.models, kernels=config.kernels, default=config.default_model)
+        batcher = Batcher(
+            threads=config.thread_count,
+            capacity=config.queue,
+            max_batch=config.max_batch,
+            delay=config.batch_delay_ms / 1_000,
+            limits=config.image_limits,
+            on_batch=metrics.observe_batch,
+            on_drop=metrics.observe_drop,
+        )
+        limiter = RateLimiter(config.rate_limit / config.workers, config.rate_burst) if config.rate_limit else None
+        keys = load_keys(config.keys_file, config.keys_environment)
+        return Service(config, store, batcher, metrics, keys, limiter, Control(config.run_folder, store))
+
+    def budget(self, milliseconds: float | None) -> float:
+        """The seconds that a request may wait: its own wish, or the default, within the allowed."""
+        wished = self.config.deadline_ms if milliseconds is None else milliseconds
+        return min(wished, self.config.max_deadline_ms) / 1_000
+
+    def job(self, model: ServedModel, data: bytes, started: float, budget: float) -> Job:
+        """One image for one model."""
+        return Job(model=model, payload=data, deadline=started + budget, created=time.perf_counter())
+
+    async def run(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
+        """Queue the jobs and wait for all of them; a client that leaves takes its queued jobs along."""
+        self.batcher.check_room(sum(job.count for job in jobs), budget)
+        loop = asyncio.get_running_loop()
+        futures = [self.batcher.submit(job) for job in jobs]
+        watcher: asyncio.Task[None] | None = None
+
+        def watch() -> None:
+            nonlocal watcher
+            watcher = loop.create_task(self._watch(request, jobs))
+
+        timer = loop.call_later(WATCH_AFTER, watch)
+        answers: list[Answer | ServeError] = []
+        try:
+            for future in futures:
+                try:
+                    answers.append(await future)
+                except ServeError as error:
+                    answers.append(error)
+        except asyncio.CancelledError:
+            if watcher is not None and watcher.done():
+                raise ClientGoneError from None
+            raise
+        finally:
+            timer.cancel()
+            if watcher is not None:
+                watcher.cancel()
+            for job in jobs:
+                drop(job)
+        return answers
+
+    async def _watch(self, request: Request, jobs: Sequence[Job]) -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+        for job in jobs:
+            drop(job)
+
+    async def in_thread(self, function: Callable[..., bytes], *arguments: Any) -> bytes:
+        """Call a function in a decoder's thread; it counts as one image."""
+        return await self.batcher.call(function, *arguments)
+
+    async def off_loop(self, function: Callable[[], bytes]) -> bytes:
+        """Call a function that is no image's work and may take milliseconds."""
+        return await asyncio.to_thread(function)
+
+    async def read_body(self, request: Request) -> bytes:
+        """Read the whole body, within its limits of bytes and of time."""
+        message = await self._receive(request, self.config.body_seconds)
+        first: bytes = message.get("body", b"")
+        limit = self.config.max_body_bytes
+        if not message.get("more_body", False):
+            if len(first) > limit:
+                raise too_large(limit)
+            return first
+        parts, size = [first], len(first)
+        until = time.monotonic() + self.config.body_seconds
+        while message.get("more_body", False):
+            message = await self._receive(request, until - time.monotonic())
+            parts.append(message.get("body", b""))
+            size += len(parts[-1])
+            if size > limit:
+                raise too_large(limit)
+        return b"".join(parts)
+
+    async def _receive(self, request: Request, seconds: float) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(max(0.0, seconds)):
+                message = await request.receive()
+        except TimeoutError:
+            raise BodyTimeoutError(f"the body did not arrive within {self.config.body_seconds:g} s") from None
+        if message["type"] == "http.disconnect":
+            raise ClientGoneError
+        return dict(message)
+
+
+def drop(job: Job) -> None:
+    """Let go of a job, if it is not answered yet."""
+    if job.future is not None and not job.future.done():
+        job.cancelled = True
+        job.future.cancel()
+
+
+def too_large(limit: int) -> BodyTooLargeError:
+    """Say how much is allowed."""
+    return BodyTooLargeError(f"a request may have {limit} bytes; send a smaller image, or fewer")

@@ -1,0 +1,91 @@
+"""Several workers on one socket: start them, replace those that die, stop them in order.
+
+Each worker is a fresh interpreter (no threads or locks are inherited) that accepts from the same listening socket.
+A worker that gets SIGTERM finishes its requests; one that is killed takes with it only what it had in hand, while
+connections that wait to be accepted go to the others.
+"""
+
+from __future__ import annotations
+
+import logging
+import logging.config
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from prometheus_client.multiprocess import mark_process_dead
+
+from bitedge.serve.config import ServeConfig
+from bitedge.serve.logs import logging_config
+
+log = logging.getLogger("bitedge.serve.supervisor")
+
+LOOK_SECONDS = 0.1
+CALM_SECONDS = 5.0  # a worker that lived so long did not fail at its start
+MOST_FAILURES = 5  # in a row, before the service gives up
+
+
+class Supervisor:
+    """The parent of the workers."""
+
+    def __init__(self, config: ServeConfig, sock: socket.socket, folder: Path) -> None:
+        self._config = replace(config, run_folder=folder)
+        self._socket = sock
+        self._folder = folder
+        self._workers: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._failures = 0
+        self._stopping = False
+
+    def run(self) -> int:
+        """Keep the workers alive until a signal; the exit code."""
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: self._stop())
+        for _ in range(self._config.workers):
+            self._start()
+        while self._workers:
+            time.sleep(LOOK_SECONDS)
+            for pid, (process, born) in list(self._workers.items()):
+                if process.poll() is not None:
+                    self._bury(pid, process, born)
+        return 1 if self._failures >= MOST_FAILURES else 0
+
+    def _start(self) -> None:
+        descriptor = self._socket.fileno()
+        command = [sys.executable, "-m", "bitedge.serve.worker", str(descriptor), self._config.to_json()]
+        environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._folder)}
+        process = subprocess.Popen(command, pass_fds=(descriptor,), env=environment)
+        self._workers[process.pid] = (process, time.monotonic())
+        log.info("worker started", extra={"worker": process.pid})
+
+    def _bury(self, pid: int, process: subprocess.Popen[bytes], born: float) -> None:
+        """A worker ended: forget its gauges, and start another unless we are stopping."""
+        del self._workers[pid]
+        mark_process_dead(pid, str(self._folder))  # type: ignore[no-untyped-call]
+        if self._stopping:
+            return
+        self._failures = 0 if time.monotonic() - born > CALM_SECONDS else self._failures + 1
+        log.error("worker ended", extra={"worker": pid, "code": process.returncode})
+        if self._failures >= MOST_FAILURES:
+            log.error("workers keep failing; giving up")
+            self._stop()
+            return
+        self._start()
+
+    def _stop(self) -> None:
+        self._stopping = True
+        for process, _ in self._workers.values():
+            if process.poll() is None:
+                process.terminate()
+
+
+def supervise(config: ServeConfig, sock: socket.socket) -> int:
+    """Run the workers in a folder of their own, which is gone afterwards."""
+    logging.config.dictConfig(logging_config())
+    with tempfile.TemporaryDirectory(prefix="bitedge-serve-") as folder:
+        return Supervisor(config, sock, Path(folder)).run()
