@@ -1,0 +1,40 @@
+"""Turn a training run into artifacts for devices, with a report of what became of every layer."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from bitedge.cli.output import emit
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Take the run folder, where to write, and which formats."""
+    add = parser.add_argument
+    add("run_dir", type=Path, metavar="RUN_DIR", help="folder of a training run")
+    add("--out", type=Path, metavar="DIR", help="where the artifacts go (default: RUN_DIR/export)")
+    add("--formats", metavar="A,B", help="only these formats (default: all that are installed)")
+    add("--checkpoint", choices=("best", "last"), default="best", help="which weights (default: best)")
+    add("--fp16", action="store_true", help="store float weights in half precision")
+    add("--strict", action="store_true", help="fail when a layer that was trained binary would stay float")
+    add("--data", type=Path, metavar="DIR", help="images to measure the effect of --fp16 on")
+    add("--limit", type=int, default=1000, metavar="N", help="how many of them (default: 1000)")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Export and print the report."""
+    from bitedge.export import export_run
+
+    formats = args.formats.split(",") if args.formats else None
+    report = export_run(
+        args.run_dir,
+        args.out,
+        checkpoint=args.checkpoint,
+        formats=formats,
+        fp16=args.fp16,
+        strict=args.strict,
+        data=args.data,
+        limit=args.limit,
+    )
+    emit(args, report.as_dict(), report.text())
+    return 1 if report.failures else 0

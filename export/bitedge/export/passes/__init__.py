@@ -1,0 +1,1 @@
+"""The lowering passes: one file each, each a pure function from graph to graph."""

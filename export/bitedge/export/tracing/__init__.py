@@ -1,0 +1,1 @@
+"""Capture: torch modules become graphs."""
