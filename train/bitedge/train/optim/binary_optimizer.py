@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, TypeAlias, overload
 
@@ -54,5 +55,10 @@ class BinaryOptimizer(Optimizer):
             with torch.enable_grad():
                 loss = closure()
         for group in self.param_groups:
+            if group["lr"] != 1.0:
+                warnings.warn(
+                    f"lr has no effect on {type(self).__name__}: schedule {' or '.join(self.rule.scheduled)} instead",
+                    stacklevel=2,
+                )
             self.rule.update(group, self.state)
         return loss

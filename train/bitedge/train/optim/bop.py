@@ -18,7 +18,13 @@ from .rule import BinaryRule, Group, ParameterState, flip, float_grads, use_fore
 
 
 def bop_kernel(
-    scratch: Tensor, flipped: Tensor | None, weight: Tensor, grad: Tensor, exp_avg: Tensor, gamma: Scalar, tau: Scalar
+    scratch: Tensor | None,
+    flipped: Tensor | None,
+    weight: Tensor,
+    grad: Tensor,
+    exp_avg: Tensor,
+    gamma: Scalar,
+    tau: Scalar,
 ) -> None:
     """The whole rule on one slice, in place."""
     exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))

@@ -22,7 +22,7 @@ Divisors = tuple[Scalar, Scalar] | None
 
 
 def biased_kernel(
-    scratch: Tensor,
+    scratch: Tensor | None,
     flipped: Tensor | None,
     weight: Tensor,
     grad: Tensor,
@@ -36,12 +36,12 @@ def biased_kernel(
     """The rule with s = m / (sqrt(v) + eps) on one slice, in place."""
     exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
     exp_avg_sq.add_(torch.mul(grad, grad, out=scratch).sub_(exp_avg_sq).mul_(sigma))
-    root(exp_avg_sq, out=scratch).add_(eps)
-    flip(weight, torch.div(exp_avg, scratch, out=scratch).mul_(weight), tau, flipped)
+    spread = root(exp_avg_sq, out=scratch).add_(eps)
+    flip(weight, torch.div(exp_avg, spread, out=scratch).mul_(weight), tau, flipped)
 
 
 def corrected_kernel(
-    scratch: Tensor,
+    scratch: Tensor | None,
     flipped: Tensor | None,
     weight: Tensor,
     grad: Tensor,
@@ -57,8 +57,8 @@ def corrected_kernel(
     """The rule with s = (m / a) / (sqrt(v / b) + eps) on one slice, in place."""
     exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
     exp_avg_sq.add_(torch.mul(grad, grad, out=scratch).sub_(exp_avg_sq).mul_(sigma))
-    root(torch.div(exp_avg_sq, divisor_v, out=scratch), out=scratch).add_(eps)
-    flip(weight, torch.div(exp_avg / divisor_m, scratch, out=scratch).mul_(weight), tau, flipped)
+    spread = root(torch.div(exp_avg_sq, divisor_v, out=scratch), out=scratch).add_(eps)
+    flip(weight, torch.div(exp_avg / divisor_m, spread, out=scratch).mul_(weight), tau, flipped)
 
 
 def bop2nd(

@@ -19,7 +19,7 @@ from .hyper import as_tensor
 
 Scalar: TypeAlias = float | Tensor
 Kernel: TypeAlias = Callable[..., None]
-"""A function of (scratch, flipped or None, weight, grad, *state, *scalars), elementwise and in place."""
+"""A function of (scratch or None, flipped or None, weight, grad, *state, *scalars), elementwise and in place."""
 
 BLOCK_PER_THREAD = 131_072
 """Elements of a block for each thread: 0.5 MB per operand, with at most five operands in flight."""
@@ -31,9 +31,9 @@ def run(
     """Apply the kernel to weight, gradient and state of one parameter, and to its record of flips if there is one."""
     operands = list(tensors) if flipped is None else [*tensors, flipped]
     if compiled:
-        views = flat(operands) or operands
-        numbers = [as_tensor(scalar, tensors[0].device) for scalar in scalars]
-        compile_kernel(kernel)(views[len(tensors) :], views[: len(tensors)], numbers)
+        views = [bare(view) for view in flat(operands) or operands]
+        numbers = [as_tensor(scalar, tensors[0].device).float() for scalar in scalars]
+        compile_kernel(kernel)(None, None if flipped is None else views.pop(), *views, *numbers)
         return
     for scratch, *pieces in blocks(operands):
         kernel(scratch, None if flipped is None else pieces.pop(), *pieces, *scalars)
@@ -68,24 +68,25 @@ def flat(tensors: Sequence[Tensor]) -> list[Tensor] | None:
     return None
 
 
-def root(tensor: Tensor, out: Tensor) -> Tensor:
-    """The square root, correctly rounded everywhere, written to `out`.
+def root(tensor: Tensor, out: Tensor | None) -> Tensor:
+    """The square root, correctly rounded everywhere, written to `out` if given.
 
     On a CPU torch asks MKL, which is off by one unit in the last place for every sixth number; numpy uses the
     instruction of the processor, and so do compiled loops.
     """
-    if tensor.device.type != "cpu" or torch.compiler.is_compiling():
+    if out is None or tensor.device.type != "cpu" or torch.compiler.is_compiling():
         return torch.sqrt(tensor, out=out)
     np.sqrt(tensor.numpy(), out=out.numpy())
     return out
 
 
+def bare(tensor: Tensor) -> Tensor:
+    """The same memory without the history of views, which would make the compiler specialize on each shape."""
+    alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
+    return alias.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape, tensor.stride())
+
+
 @cache
-def compile_kernel(kernel: Kernel) -> Callable[[list[Tensor], list[Tensor], list[Tensor]], None]:
+def compile_kernel(kernel: Kernel) -> Kernel:
     """The kernel through torch.compile: one loop over memory, compiled once for all shapes and hyper-parameters."""
-
-    def whole(flipped: list[Tensor], tensors: list[Tensor], scalars: list[Tensor]) -> None:
-        scratch = torch.empty_like(tensors[0], dtype=torch.float32)
-        kernel(scratch, flipped[0] if flipped else None, *tensors, *scalars)
-
-    return torch.compile(whole, dynamic=True, fullgraph=True)
+    return torch.compile(kernel, dynamic=True, fullgraph=True)

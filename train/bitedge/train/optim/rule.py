@@ -140,4 +140,4 @@ def flip(weight: Tensor, margin: Tensor, tau: Scalar, flipped: Tensor | None) ->
     margin.gt_(tau)
     weight.addcmul_(weight, margin.to(weight.dtype), value=-2)
     if flipped is not None:
-        flipped.logical_or_(margin)
+        flipped.logical_or_(margin.bool())
