@@ -6,12 +6,14 @@ import argparse
 import json
 import subprocess
 import sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+
 from bitedge.cli import main as command
 from bitedge.cli.output import emit, table
-from bitedge.cli.verbs import VERBS
+from bitedge.cli.verbs import VERBS, Verb
 
 
 def run(*words: str) -> subprocess.CompletedProcess[str]:
@@ -24,7 +26,7 @@ def test_verbs_are_the_documented_ones() -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_every_verb_has_help_and_json(verb: command.Verb, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_verb_has_help_and_json(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stop:
         command.main([verb.name, "--help"])
     assert stop.value.code == 0
@@ -32,8 +34,14 @@ def test_every_verb_has_help_and_json(verb: command.Verb, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
-def test_an_unknown_option_names_the_nearest(verb: command.Verb, capsys: pytest.CaptureFixture[str]) -> None:
-    words = {"predict": ["m.gguf", "a.png"], "inspect": ["m.gguf"], "export": ["run"], "verify": ["dir"], "eval": ["run"]}
+def test_an_unknown_option_names_the_nearest(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
+    words = {
+        "predict": ["m.gguf", "a.png"],
+        "inspect": ["m.gguf"],
+        "export": ["run"],
+        "verify": ["dir"],
+        "eval": ["run"],
+    }
     assert command.main([verb.name, *words.get(verb.name, []), "--jsn"]) == 2
     error = capsys.readouterr().err
     assert "there is no option --jsn (did you mean --json?)" in error
@@ -92,7 +100,11 @@ class Refusal(ValueError):
     ("error", "code", "message"),
     [
         (Refusal("expected a, got b"), 2, "bitedge eval: expected a, got b\n"),
-        (FileNotFoundError(2, "No such file or directory", "x.bin"), 2, "bitedge eval: x.bin: No such file or directory\n"),
+        (
+            FileNotFoundError(2, "No such file or directory", "x.bin"),
+            2,
+            "bitedge eval: x.bin: No such file or directory\n",
+        ),
         (OSError(28, "No space left on device"), 2, "bitedge eval: No space left on device\n"),
         (KeyboardInterrupt(), 130, "bitedge eval: interrupted\n"),
         (
@@ -121,7 +133,7 @@ def test_a_bug_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
         command.main(["eval"])
 
 
-def test_emit_writes_text_json_or_both(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:  # type: ignore[no-untyped-def]
+def test_emit_writes_text_json_or_both(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     emit(argparse.Namespace(json=None), {"a": 1}, "text")
     emit(argparse.Namespace(json="-"), {"a": 1}, "text")
     emit(argparse.Namespace(json=str(tmp_path / "r.json")), {"a": 1}, "text")
@@ -139,9 +151,8 @@ def test_doctor_reports_the_kernels_as_json() -> None:
     assert done.returncode == 0, done.stderr
     facts = json.loads(done.stdout)
     assert sum(kernel["chosen"] for kernel in facts["kernels"]) == 1
-    assert {"name": "scalar", "built": True, "supported": True} == {
-        key: facts["kernels"][[k["name"] for k in facts["kernels"]].index("scalar")][key] for key in ("name", "built", "supported")
-    }
+    scalar = next(kernel for kernel in facts["kernels"] if kernel["name"] == "scalar")
+    assert scalar["built"] is scalar["supported"] is True
     assert facts["extras"]["train"]["torch"] is not None
 
 

@@ -7,13 +7,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
 from bitedge.cli.main import main
 from bitedge.runtime import Model
-from PIL import Image
+
+Digit = tuple[NDArray[np.uint8], int]
 
 
 @pytest.fixture(scope="module")
-def digit(digits_run: Path) -> tuple[np.ndarray, int]:  # type: ignore[type-arg]
+def digit(digits_run: Path) -> Digit:
     from bitedge.train import load_run
 
     images, labels = load_run(digits_run).evaluation(limit=1)
@@ -21,12 +25,23 @@ def digit(digits_run: Path) -> tuple[np.ndarray, int]:  # type: ignore[type-arg]
 
 
 def test_png_and_array_give_the_models_own_answer(
-    digits_model: Path, digit: tuple[np.ndarray, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]  # type: ignore[type-arg]
+    digits_model: Path,
+    digit: Digit,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     pixels, label = digit
     Image.fromarray(pixels).save(tmp_path / "digit.png")
     np.save(tmp_path / "digit.npy", pixels)
-    words = ["predict", str(digits_model), str(tmp_path / "digit.png"), str(tmp_path / "digit.npy"), "--top-k", "10", "--json"]
+    words = [
+        "predict",
+        str(digits_model),
+        str(tmp_path / "digit.png"),
+        str(tmp_path / "digit.npy"),
+        "--top-k",
+        "10",
+        "--json",
+    ]
     assert main(words) == 0
     first, second = json.loads(capsys.readouterr().out)["predictions"]
     assert first["classes"] == second["classes"]
@@ -37,7 +52,10 @@ def test_png_and_array_give_the_models_own_answer(
 
 
 def test_text_names_every_image(
-    digits_model: Path, digit: tuple[np.ndarray, int], tmp_path: Path, capsys: pytest.CaptureFixture[str]  # type: ignore[type-arg]
+    digits_model: Path,
+    digit: Digit,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     np.save(tmp_path / "a.npy", digit[0])
     np.save(tmp_path / "b.npy", digit[0])

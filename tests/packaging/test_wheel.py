@@ -17,11 +17,11 @@ ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("wheel")]
 
 
-def run(*words: str | Path, **options: object) -> subprocess.CompletedProcess[str]:
+def run(*words: str | Path) -> subprocess.CompletedProcess[str]:
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "BITEDGE_"))}
     return subprocess.run(
-        [str(word) for word in words], capture_output=True, text=True, check=False, env=environment, cwd="/", **options
-    )  # type: ignore[call-overload, no-any-return]
+        [str(word) for word in words], capture_output=True, text=True, check=False, env=environment, cwd="/"
+    )
 
 
 @pytest.fixture(scope="module")

@@ -24,25 +24,11 @@ class BadUsage(Exception):
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that fails with one line, and names the option that was probably meant."""
+    """An argument parser that fails with one line."""
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing the usage and leaving."""
-        prefix = "unrecognized arguments: "
-        if message.startswith(prefix):
-            word = message[len(prefix) :].split()[0]
-            known = [option for action in self._actions for option in action.option_strings]
-            message = f"{self.prog}: there is no option {word}{nearest(word.split('=')[0], known)}; see {self.prog} --help"
-        else:
-            message = f"{self.prog}: {message}; see {self.prog} --help"
-        raise BadUsage(message)
-
-    def parse_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def, override]
-        """Parse, and let each verb's own parser report what it does not know."""
-        parsed, rest = self.parse_known_args(args, namespace)
-        if rest:
-            self.error(f"unrecognized arguments: {' '.join(rest)}")
-        return parsed
+        raise BadUsage(f"{self.prog}: {message}; see {self.prog} --help")
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
@@ -86,7 +72,7 @@ def explain_missing(error: ModuleNotFoundError, verb: Verb) -> str:
 
 
 def join_json(words: Sequence[str]) -> list[str]:
-    """Write `--json FILE.json` as one word and a bare `--json` as `--json=-`, so that no other argument is swallowed."""
+    """Write `--json FILE.json` as one word and a bare `--json` as `--json=-`, so that it swallows no other argument."""
     joined: list[str] = []
     for word in words:
         if joined and joined[-1] == "--json=-" and word.endswith(".json") and not word.startswith("-"):
@@ -103,7 +89,10 @@ def run_verb(verb: Verb, words: Sequence[str]) -> int:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument("--json", metavar="FILE.json", help="print JSON, or write it to FILE.json beside the text")
     module.add_arguments(parser)
-    args = parser.parse_args(join_json(words))
+    args, rest = parser.parse_known_args(join_json(words))
+    if rest:
+        known = [option for action in parser._actions for option in action.option_strings]
+        parser.error(f"there is no option {rest[0]}{nearest(rest[0].split('=')[0], known)}")
     if args.json not in (None, "-") and not args.json.endswith(".json"):
         raise BadUsage(f"bitedge {verb.name}: --json takes a file that ends in .json, got {args.json}")
     return int(module.run(args))

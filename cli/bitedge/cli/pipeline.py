@@ -25,7 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, default=None, metavar="DIR", help="where everything goes (default: pipelines/NAME)")
     add("--set", action="append", default=[], metavar="KEY=VALUE", help="change a value of the recipe")
     add("--formats", metavar="A,B", help="only these artifacts (default: all)")
-    add("--from", dest="start", choices=NAMES, metavar="STAGE", help=f"do this stage and what follows again: {', '.join(NAMES)}")
+    add(
+        "--from",
+        dest="start",
+        choices=NAMES,
+        metavar="STAGE",
+        help=f"do this stage again, and all after it: {', '.join(NAMES)}",
+    )
     add("--until", choices=NAMES, default=NAMES[-1], metavar="STAGE", help="stop after this stage")
 
 
@@ -107,7 +113,9 @@ def summary(plan: Plan, record: Mapping[str, Any]) -> str:
         f"bitedge predict {plan.export / 'model.gguf'} IMAGE.png",
         f"bitedge serve {plan.export}",
     ]
-    return "\n".join([table(("stage", "status", "seconds", "result"), rows), "", "Next:", *(f"  {c}" for c in commands)])
+    return "\n".join(
+        [table(("stage", "status", "seconds", "result"), rows), "", "Next:", *(f"  {c}" for c in commands)]
+    )
 
 
 def _headline(name: str, result: Mapping[str, Any]) -> str:

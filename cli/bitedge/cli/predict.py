@@ -1,4 +1,4 @@
-"""Classify images with a packed model: PNG, JPEG, WebP and BMP files (extra `image`), or .npy arrays (nothing but numpy)."""
+"""Classify images with a packed model: PNG, JPEG, WebP and BMP files (extra `image`), or .npy arrays."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take the model, the images, and how many classes to show."""
     parser.add_argument("model", type=Path, help="a packed model, model.gguf")
-    parser.add_argument("images", type=Path, nargs="+", metavar="image", help="an image file, or uint8 HWC pixels as .npy")
+    parser.add_argument(
+        "images", type=Path, nargs="+", metavar="image", help="an image file, or uint8 HWC pixels as .npy"
+    )
     parser.add_argument("--top-k", type=int, default=3, metavar="K", help="how many classes to show (default: 3)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads to run on (default: 1)")
 
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"--top-k: expected at least 1, got {args.top_k}")
     model = Model(args.model, threads=args.threads)
     labels = model.labels or tuple(map(str, range(model.output_count)))
-    answers = []
+    answers: list[dict[str, Any]] = []
     for path in args.images:
         scores = softmax(model.run(load_pixels(path, model)[None])[0])
         best = np.argsort(-scores, kind="stable")[: args.top_k]

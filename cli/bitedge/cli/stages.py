@@ -48,7 +48,9 @@ def train(plan: Plan) -> dict[str, Any]:
     """Train, or continue an interrupted training."""
     from bitedge.train import fit
 
-    run = fit(plan.recipe, out=plan.run, data=plan.data, resume=(plan.run / "recipe.toml").exists(), overrides=plan.overrides)
+    run = fit(
+        plan.recipe, out=plan.run, data=plan.data, resume=(plan.run / "recipe.toml").exists(), overrides=plan.overrides
+    )
     return {"accuracy": run.training.get("accuracy"), "folder": str(plan.run)}
 
 
@@ -56,7 +58,7 @@ def export(plan: Plan) -> dict[str, Any]:
     """Write every artifact."""
     from bitedge.export import export_run
 
-    report = export_run(plan.run, plan.export, **({"formats": plan.formats} if plan.formats else {}))
+    report = export_run(plan.run, plan.export, formats=plan.formats)
     if report.failures:
         raise StageFailed("; ".join(f"{name}: {reason}" for name, reason in report.failures.items()))
     return {"files": report.sizes, "compression": report.compression}

@@ -39,7 +39,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--markdown", type=Path, metavar="FILE.md", help="write the table as Markdown")
     add("--chart", type=Path, metavar="FILE.png", help="draw the table")
     add("--max-p99-ms", type=float, metavar="X", help="fail when the core's p99 is above this")
-    add("--min-speedup", action="append", default=[], metavar="ENGINE=X", help="fail when bitedge is not X times faster")
+    add(
+        "--min-speedup",
+        action="append",
+        default=[],
+        metavar="ENGINE=X",
+        help="fail when bitedge is less than X times faster",
+    )
     add("--min-top1", type=float, metavar="X", help="fail when the core's top-1 accuracy (0 to 1) is below this")
 
 

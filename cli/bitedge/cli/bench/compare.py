@@ -18,7 +18,9 @@ def read(path: Path) -> dict[Key, Mapping[str, Any]]:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
         return {
-            (row["net"], row["engine"], row["threads"], row["batch"]): row["ms"] for row in document["rows"] if row["ms"]
+            (row["net"], row["engine"], row["threads"], row["batch"]): row["ms"]
+            for row in document["rows"]
+            if row["ms"]
         }
     except (ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{path}: not a report of bitedge bench --json ({type(error).__name__}: {error})") from None

@@ -40,7 +40,7 @@ def open_bitedge(path: Path, threads: int, kernels: str | None) -> Run:
     return Model(path, threads=threads, kernels=kernels).run
 
 
-def open_onnxruntime(path: Path, threads: int, kernels: str | None) -> Run:
+def open_onnxruntime(path: Path, threads: int, _kernels: str | None) -> Run:
     """ONNX Runtime's CPU provider, with nothing of bitedge."""
     import onnxruntime
 
@@ -52,7 +52,7 @@ def open_onnxruntime(path: Path, threads: int, kernels: str | None) -> Run:
     return lambda images: np.asarray(session.run(None, {name: images})[0])
 
 
-def open_larq(path: Path, threads: int, kernels: str | None) -> Run:
+def open_larq(path: Path, threads: int, _kernels: str | None) -> Run:
     """Larq Compute Engine's own interpreter; it takes one image at a time."""
     from larq_compute_engine.tflite.python.interpreter import Interpreter
 
@@ -61,7 +61,7 @@ def open_larq(path: Path, threads: int, kernels: str | None) -> Run:
     return lambda images: np.concatenate([interpreter.predict(image[None].astype(dtype)) for image in images])
 
 
-def open_tflite(path: Path, threads: int, kernels: str | None) -> Run:
+def open_tflite(path: Path, threads: int, _kernels: str | None) -> Run:
     """TensorFlow Lite with the XNNPACK delegate on a float model, one image at a time."""
     import tensorflow as tf
 
@@ -77,9 +77,10 @@ def open_tflite(path: Path, threads: int, kernels: str | None) -> Run:
     return lambda images: np.concatenate([one(image) for image in images])
 
 
-def open_torch(path: Path, threads: int, kernels: str | None) -> Run:
+def open_torch(path: Path, threads: int, _kernels: str | None) -> Run:
     """The trained module itself, in float32, from its run folder."""
     import torch
+
     from bitedge.train import load_run
 
     torch.set_num_threads(threads)
@@ -90,7 +91,7 @@ def open_torch(path: Path, threads: int, kernels: str | None) -> Run:
     def forward(images: Images) -> Images:
         with torch.inference_mode():
             pixels = torch.from_numpy(images).permute(0, 3, 1, 2).float()
-            return module(pixels * scale + offset).numpy()
+            return np.asarray(module(pixels * scale + offset))
 
     return forward
 

@@ -20,7 +20,9 @@ class Gates:
 
     def breaches(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         """One sentence for every limit that is not kept; wrong answers and failures always count."""
-        found = [f"{row['engine']}: the answer differs from the reference" for row in rows if row["status"] == "differs"]
+        found = [
+            f"{row['engine']}: the answer differs from the reference" for row in rows if row["status"] == "differs"
+        ]
         found += [f"{row['engine']}: {row['reason']}" for row in rows if row["status"] == "failed"]
         ours = [row for row in rows if row["engine"].split()[0] == "bitedge" and row["ms"]]
         for row in ours:

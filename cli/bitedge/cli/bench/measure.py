@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import tempfile
 from collections.abc import Callable
@@ -10,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bitedge.runtime.benchmark import host
 
 from bitedge.cli.bench import numbers, publish
 from bitedge.cli.bench.engines import ENGINES, Engine
@@ -19,6 +19,7 @@ from bitedge.cli.bench.runner import Job, Settings, as_json, measure_rows, refer
 from bitedge.cli.errors import CommandError
 from bitedge.cli.main import nearest
 from bitedge.cli.output import note
+from bitedge.runtime.benchmark import host
 
 CHECK_IMAGES = 4  # enough to catch a wrong kernel or layout; `bitedge verify` is the thorough check
 EXACT, FLOAT = 1e-3, 5e-2  # tolerances: integer networks, and networks whose float layers may tip a sign
@@ -73,7 +74,9 @@ def chosen_engines(text: str | None, names: list[str]) -> list[str]:
         return names
     for name in (wanted := text.split(",")):
         if name not in names:
-            raise CommandError(f"--engines: there is no engine {name!r}{nearest(name, names)}; known: {', '.join(names)}")
+            raise CommandError(
+                f"--engines: there is no engine {name!r}{nearest(name, names)}; known: {', '.join(names)}"
+            )
     return wanted
 
 
@@ -98,9 +101,14 @@ def _jobs(
 
 def absent_row(engine: Engine, threads: int, batch: int) -> dict[str, Any]:
     """The row of an engine that has nothing to run."""
-    reason = f"no {engine.artifact} in this export; {engine.install}, then bitedge export"
+    installed = importlib.util.find_spec(engine.package) is not None
+    reason = f"no {engine.artifact} in this export" if installed else engine.install
     row: dict[str, Any] = dict.fromkeys(("agrees", "ms", "images_per_s", "bytes", "peak_rss"))
-    return row | {"engine": engine.name, "threads": threads, "batch": batch, "status": "missing", "reason": reason}
+    return (
+        row
+        | {"engine": engine.name, "threads": threads, "batch": batch, "reason": reason}
+        | {"status": "absent" if installed else "missing"}
+    )
 
 
 def locate(engine: Engine, folder: Path) -> Path | None:
@@ -109,7 +117,8 @@ def locate(engine: Engine, folder: Path) -> Path | None:
         path = folder / engine.artifact
         return path if path.exists() else None
     report = folder / "report.json"
-    recorded = json.loads(report.read_text()).get("run") if report.exists() else None
+    source = json.loads(report.read_text()).get("source") if report.exists() else None
+    recorded = source.get("run") if source else None
     return (folder / recorded).resolve() if recorded and (folder / recorded / "model.json").exists() else None
 
 

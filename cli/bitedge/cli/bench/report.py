@@ -8,14 +8,22 @@ from typing import Any
 
 from bitedge.cli.output import table
 
-MARKS = {"ok": "ok", "differs": "WRONG ANSWER", "missing": "not installed", "failed": "failed"}
+MARKS = {
+    "ok": "ok",
+    "differs": "WRONG ANSWER",
+    "missing": "not installed",
+    "absent": "not exported",
+    "failed": "failed",
+}
 HEADER = ("engine", "status", "threads", "batch", "size kB", "top-1 %", "ms p50", "ms p99", "images/s", "speed-up")
 
 
 def speedups(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
     """How many times longer each row takes than bitedge at the same threads and batch; None where either is missing."""
     ours = {
-        (row["threads"], row["batch"]): row["ms"]["p50"] for row in reversed(rows) if row["engine"] == "bitedge" and row["ms"]
+        (row["threads"], row["batch"]): row["ms"]["p50"]
+        for row in reversed(rows)
+        if row["engine"] == "bitedge" and row["ms"]
     }
     return [
         row["ms"]["p50"] / ours[key] if row["ms"] and (key := (row["threads"], row["batch"])) in ours else None
@@ -25,7 +33,7 @@ def speedups(rows: Sequence[Mapping[str, Any]]) -> list[float | None]:
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
     """The rows as text, one cell per column of `HEADER`."""
-    lines = []
+    lines: list[tuple[str, ...]] = []
     for row, faster in zip(rows, speedups(rows), strict=True):
         ms = row["ms"]
         lines.append(
@@ -52,7 +60,27 @@ def text(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, Any]])
     for row in rows:
         if row.get("reason"):
             lines.append(f"{row['engine']}: {MARKS[row['status']]}: {row['reason']}")
+        if row.get("layers"):
+            lines += ["", layers(row["layers"])]
     return "\n".join(lines)
+
+
+def layers(profile: Sequence[Mapping[str, Any]]) -> str:
+    """The profile of the core's layers: where the time goes."""
+    total = sum(layer["ms"] for layer in profile)
+    rows = [
+        (
+            layer["name"],
+            layer["op"],
+            layer["kernel"],
+            f"{layer['ms']:.4f}",
+            f"{100 * layer['ms'] / total:.1f}",
+            f"{layer['gmacs_per_s']:.0f}" if layer["macs"] and layer["gmacs_per_s"] else "-",
+        )
+        for layer in profile
+    ]
+    rows.append(("total", "", "", f"{total:.4f}", "100.0", "-"))
+    return table(("layer", "operator", "kernel", "ms", "%", "GMAC/s"), rows)
 
 
 def markdown(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:

@@ -7,15 +7,15 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from bitedge.runtime.benchmark import Latency
 
 from bitedge.cli.bench.engines import Engine
+from bitedge.runtime.benchmark import Latency
 
 Array = np.ndarray[Any, Any]
 
@@ -95,10 +95,8 @@ class Worker:
         self.process.wait()
         for stream in (self.process.stdin, self.process.stdout):
             if stream is not None:
-                try:
+                with suppress(BrokenPipeError):
                     stream.close()
-                except BrokenPipeError:
-                    pass
 
 
 @contextmanager
@@ -136,7 +134,7 @@ def measure_rows(
     images: Array,
     reference: Array,
     settings: Settings,
-    say: Callable[[str], None] = lambda text: None,
+    say: Callable[[str], None] = lambda _: None,
 ) -> list[dict[str, Any]]:
     """Measure every job and return its row of the report (docs/benchmarks.md describes the columns)."""
     with tempfile.TemporaryDirectory(prefix="bitedge-bench-") as name:
@@ -150,7 +148,9 @@ def measure_rows(
     return rows
 
 
-def _open(worker: Worker, folder: Path, reference: Array, settings: Settings, say: Callable[[str], None]) -> dict[str, Any]:
+def _open(
+    worker: Worker, folder: Path, reference: Array, settings: Settings, say: Callable[[str], None]
+) -> dict[str, Any]:
     """Wait for one engine and check its answers."""
     job = worker.job
     say(f"{job.title}, {job.threads} threads, batch {job.batch}: opening")
@@ -202,7 +202,7 @@ def reference_answer(model: Path, images: Array) -> Array:
 
 def as_json(host: Mapping[str, Any], net: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The report as data, in the documented shape."""
-    order = ("engine", "net", "threads", "batch", "status", "agrees", "ms", "images_per_s", "bytes", "peak_rss")
-    order += ("load_ms", "cold_ms", "top1", "layers", "reason")
+    order = [*("engine", "net", "threads", "batch", "status", "agrees", "ms", "images_per_s", "bytes", "peak_rss")]
+    order += ["load_ms", "cold_ms", "top1", "layers", "reason"]
     documents = [{"net": net, "layers": [], **row} for row in rows]
     return {"host": dict(host), "rows": [{key: row.get(key) for key in order} for row in documents]}
