@@ -1,0 +1,70 @@
+"""`bitedge serve` as a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2 as httpx
+
+
+class RunningServer:
+    """A server on a free port of this machine, with its log."""
+
+    def __init__(self, models: Path, *options: str, env: dict[str, str] | None = None) -> None:
+        self.log_file = tempfile.TemporaryFile()
+        command = [sys.executable, "-m", "bitedge.cli", "serve", str(models), "--port", "0", *options]
+        environment = {**os.environ, **(env or {})}
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log_file, env=environment, text=True)
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert "on http://" in line, f"the server did not start: {line!r} {self.log()}"
+        self.url = line.split(" on ")[-1].strip()
+        self.address = self.url.removeprefix("http://")
+        self.wait_for(lambda: self.answers("/readyz"), "ready")
+
+    def answers(self, path: str) -> bool:
+        try:
+            return httpx.get(self.url + path).status_code == 200
+        except httpx.HTTPError:
+            return False
+
+    def wait_for(self, condition: Any, what: str, seconds: float = 60.0) -> None:
+        until = time.monotonic() + seconds
+        while not condition():
+            assert self.process.poll() is None, f"the server ended: {self.log()}"
+            assert time.monotonic() < until, f"not {what} within {seconds} s: {self.log()}"
+            time.sleep(0.02)
+
+    def log(self) -> str:
+        self.log_file.seek(0)
+        return self.log_file.read().decode()
+
+    def events(self, message: str) -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [line for line in lines if line["message"] == message]
+
+    def workers(self) -> list[int]:
+        """The processes below the supervisor."""
+        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
+        return [int(pid) for pid in children.split()]
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """Ask it to end, and give its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(timeout=60)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+            self.process.wait()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.log_file.close()
