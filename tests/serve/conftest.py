@@ -49,14 +49,25 @@ def networks(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> tuple[
     return folders[0] / "model.gguf", folders[1] / "model.gguf"
 
 
-@pytest.fixture
-def repository(tmp_path: Path, networks: tuple[Path, Path]) -> Path:
-    """A folder with the model `first` in versions 1 and 2, and the model `second` in version 1."""
-    root = tmp_path / "models"
+def fill(root: Path, networks: tuple[Path, Path]) -> Path:
     for place, source in (("first/1", 0), ("first/2", 1), ("second/1", 1)):
         (root / place).mkdir(parents=True)
         shutil.copy(networks[source], root / place / "model.gguf")
     return root
+
+
+@pytest.fixture
+def repository(tmp_path: Path, networks: tuple[Path, Path]) -> Path:
+    """A folder with the model `first` in versions 1 and 2, and the model `second` in version 1."""
+    return fill(tmp_path / "models", networks)
+
+
+@pytest.fixture(scope="module")
+def shared_server(tmp_path_factory: pytest.TempPathFactory, networks: tuple[Path, Path]) -> Iterator[RunningServer]:
+    """One server for the tests of a module that leave it as it is."""
+    server = RunningServer(fill(tmp_path_factory.mktemp("shared") / "models", networks))
+    yield server
+    server.close()
 
 
 @pytest.fixture

@@ -22,7 +22,9 @@ class RunningServer:
         self.log_file = tempfile.TemporaryFile()
         command = [sys.executable, "-m", "bitedge.cli", "serve", str(models), "--port", "0", *options]
         environment = {**os.environ, **(env or {})}
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=self.log_file, env=environment, text=True)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=self.log_file, env=environment, text=True
+        )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert "on http://" in line, f"the server did not start: {line!r} {self.log()}"
