@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,10 +15,9 @@ CACHE = ROOT / "build" / "test-cache"
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_thread_per_worker() -> Iterator[None]:
+def _one_thread_per_worker() -> None:
     """Keep each test process to one thread of torch: two workers share two cores."""
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    yield
 
 
 @pytest.fixture(scope="session")
@@ -47,6 +45,9 @@ def cifar10_dir() -> Path:
 @pytest.fixture(scope="session")
 def digits_run(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A run folder of the recipe `digits`, trained once for all workers of this session."""
+    given = os.environ.get("BITEDGE_DIGITS_RUN")  # a run made before, to save a minute while developing
+    if given:
+        return Path(given)
     base = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
     folder = base / "digits-run"
     with FileLock(base / "digits-run.lock"):

@@ -35,14 +35,9 @@ def test_every_verb_has_help_and_json(verb: Verb, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_an_unknown_option_names_the_nearest(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
-    words = {
-        "predict": ["m.gguf", "a.png"],
-        "inspect": ["m.gguf"],
-        "export": ["run"],
-        "verify": ["dir"],
-        "eval": ["run"],
-    }
-    assert command.main([verb.name, *words.get(verb.name, []), "--jsn"]) == 2
+    needed = {"predict": ["model", "image"], "pipeline": ["--recipe", "digits"]}
+    given = ["target"] if verb.name in ("inspect", "export", "verify", "eval") else needed.get(verb.name, [])
+    assert command.main([verb.name, *given, "--jsn"]) == 2
     error = capsys.readouterr().err
     assert "there is no option --jsn (did you mean --json?)" in error
     assert error.count("\n") == 1

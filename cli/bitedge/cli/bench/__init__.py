@@ -68,11 +68,11 @@ def run(args: argparse.Namespace) -> int:
     if first == "kernels":
         from bitedge.cli.bench.kernels import run_kernels
 
-        return run_kernels(args)
+        return run_kernels(args, progress)
     if first == "optimizers":
         from bitedge.cli.bench.optimizers import run_optimizers
 
-        return run_optimizers(args)
+        return run_optimizers(args, progress)
     if bool(args.net) == (len(args.target) == 1) or len(args.target) > 1:
         raise CommandError("give one model.gguf or export folder, or --net NAME; see bitedge bench --help")
     from bitedge.cli.bench.measure import measure

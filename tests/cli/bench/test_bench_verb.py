@@ -1,0 +1,152 @@
+"""`bitedge bench` on a real model and real engine processes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from bitedge.cli.bench import engines, runner
+from bitedge.cli.bench.runner import Job, Settings, agrees, measure_rows, reference_answer
+from bitedge.cli.main import main
+from bitedge.runtime import available_kernels
+
+Array = np.ndarray[Any, Any]
+QUICK = ["--rounds", "1"]
+COLUMNS = (
+    *("engine", "net", "threads", "batch", "status", "agrees", "ms", "images_per_s", "bytes", "peak_rss"),
+    *("load_ms", "cold_ms", "top1", "layers", "reason"),
+)
+
+
+def test_a_model_is_measured_and_agrees(digits_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    report, chart, page = tmp_path / "r.json", tmp_path / "c.png", tmp_path / "t.md"
+    words = ["bench", str(digits_model), *QUICK, "--threads", "1,2", "--batch", "1,3", "--profile"]
+    assert main([*words, "--json", str(report), "--chart", str(chart), "--markdown", str(page)]) == 0
+    document = json.loads(report.read_text())
+    assert [(row["threads"], row["batch"]) for row in document["rows"]] == [(1, 1), (1, 3), (2, 1), (2, 3)]
+    for row in document["rows"]:
+        assert tuple(row) == COLUMNS
+        assert row["status"] == "ok"
+        assert row["agrees"] is True
+        assert 0 < row["ms"]["min"] <= row["ms"]["p50"] <= row["ms"]["p90"] <= row["ms"]["p99"]
+        assert row["peak_rss"] > 1 << 20
+    assert sum(layer["macs"] for layer in document["rows"][0]["layers"]) > 1e6
+    assert chart.read_bytes().startswith(b"\x89PNG")
+    assert page.read_text().count("\n| bitedge |") == 4
+    assert "GMAC/s" in capsys.readouterr().out
+
+
+def test_every_kernel_on_request(digits_model: Path, tmp_path: Path) -> None:
+    assert main(["bench", str(digits_model), *QUICK, "--kernels", "all", "--json", str(tmp_path / "r.json")]) == 0
+    names = [row["engine"] for row in json.loads((tmp_path / "r.json").read_text())["rows"]]
+    usable = [kernel.name for kernel in available_kernels() if kernel.built and kernel.supported]
+    assert names == ["bitedge", *(f"bitedge {name}" for name in usable)]
+
+
+def test_an_export_folder_names_peers_without_an_artifact(digits_model: Path, tmp_path: Path) -> None:
+    alone = tmp_path / "export"
+    alone.mkdir()
+    (alone / "model.gguf").write_bytes(digits_model.read_bytes())
+    assert main(["bench", str(alone), *QUICK, "--json", str(tmp_path / "r.json")]) == 0
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [row["engine"] for row in rows] == [engine.name for engine in engines.ENGINES]
+    assert {row["status"] for row in rows[1:]} == {"absent"}
+    assert all(row["reason"] for row in rows[1:])
+
+
+def test_a_gate_that_is_not_kept_fails(digits_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(digits_model), *QUICK, "--max-p99-ms", "1e-6"]) == 1
+    assert "above --max-p99-ms" in capsys.readouterr().err
+
+
+def measure(digits_model: Path, engine: engines.Engine, reference: Array | None = None) -> dict[str, Any]:
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    if reference is None:
+        reference = reference_answer(digits_model, images)
+    return measure_rows([Job(engine, digits_model, 1, 1)], images, reference, Settings(rounds=1, round_seconds=0.01))[0]
+
+
+def test_a_wrong_answer_is_marked(digits_model: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (2, 32, 32, 3), dtype=np.uint8)
+    wrong = reference_answer(digits_model, images)[:, ::-1]
+    row = measure(digits_model, engines.ENGINES[0], wrong)
+    assert row["status"] == "differs"
+    assert row["agrees"] is False
+
+
+def test_an_engine_that_cannot_open_its_file_fails_alone(digits_model: Path) -> None:
+    row = measure(digits_model, next(engine for engine in engines.ENGINES if engine.name == "onnxruntime"))
+    assert row["status"] == "failed"
+    assert row["reason"]
+    assert row["ms"] is None
+
+
+def test_agreement_needs_shape_and_finite_numbers() -> None:
+    reference = np.array([[0.0, 5.0]])
+    assert agrees(reference + 0.004, reference, 1e-3)
+    assert not agrees(reference + 0.006, reference, 1e-3)
+    assert not agrees(np.array([[0.0, np.nan]]), reference, 1e-3)
+    assert not agrees(np.zeros((1, 3)), reference, 1e-3)
+
+
+def test_the_size_of_a_run_folder_is_that_of_its_weights(digits_run: Path) -> None:
+    assert runner.size_of(digits_run) == (digits_run / "best.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([], "give one model.gguf"),
+        (["a", "b"], "give one model.gguf"),
+        (["absent"], "absent"),
+        (["--net", "resnet"], "invalid choice"),
+        (["compare", "a.json"], "two reports"),
+    ],
+)
+def test_bad_input_is_one_line(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *words]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["--threads", "0"], ["--batch", "x"], ["--rounds", "0"], ["--engines", "larc"], ["--min-speedup", "torch"]],
+)
+def test_bad_options_are_one_line(words: list[str], digits_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", str(digits_model), *words]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_damaged_file_is_refused(digits_model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "model.gguf").write_bytes(digits_model.read_bytes()[:-1])
+    assert main(["bench", str(tmp_path / "model.gguf"), *QUICK]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_ctrl_c_ends_every_process(digits_model: Path) -> None:
+    command = [sys.executable, "-m", "bitedge.cli", "bench", str(digits_model), "--rounds", "100000"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    for line in process.stderr:
+        if line.startswith("measuring"):
+            break
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    assert children
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=30) == 130
+    assert process.stderr.read().splitlines()[-1] == "bitedge bench: interrupted"
+    time.sleep(0.1)
+    assert not [child for child in children if Path(f"/proc/{child}").exists()]
+    process.stderr.close()
+    if process.stdout is not None:
+        process.stdout.close()
