@@ -1,0 +1,36 @@
+#include "sha256.h"
+
+#include <algorithm>
+
+#include "check.h"
+
+using bitedge::Sha256;
+
+namespace {
+
+std::string hash(const std::string& text, size_t piece) {
+  Sha256 hash;
+  for (size_t i = 0; i < text.size(); i += piece) hash.update(text.data() + i, std::min(piece, text.size() - i));
+  return hash.hex();
+}
+
+}  // namespace
+
+// Vectors of FIPS 180-4's examples and NIST's SHA256ShortMsg.
+TEST(gives_the_published_digests) {
+  CHECK_EQ(hash("", 1), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+  CHECK_EQ(hash("abc", 3), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  CHECK_EQ(hash("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 100),
+           "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+  CHECK_EQ(hash(std::string(1000000, 'a'), 1000000),
+           "cdc76e5c9914fb9281a1c7e284d73e67f1809a48a497200e046d39ccc7112cd0");
+}
+
+TEST(does_not_depend_on_how_the_bytes_arrive) {
+  std::string text;
+  for (int i = 0; i < 300; ++i) text += static_cast<char>(i * 7);
+  for (size_t length : {1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 300}) {
+    const std::string part = text.substr(0, length), whole = hash(part, length);
+    for (size_t piece : {1, 3, 63, 64, 65}) CHECK_EQ(hash(part, piece), whole);
+  }
+}
