@@ -6,6 +6,7 @@ bitedge bench --net birealnet18      a network with random weights: no training 
 bitedge bench kernels                every kernel of the core, against the limit of the machine
 bitedge bench optimizers             Bop and Bop2ndOrder against torch's Adam
 bitedge bench compare A.json B.json  two reports of --json, with noise taken into account
+bitedge bench page A.json B.json     a page with tables and charts of such reports (--markdown PAGE.md)
 """
 
 from __future__ import annotations
@@ -24,7 +25,12 @@ NETS = ("birealnet18", "xnornet", "binarynet")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take what to measure, how, and the gates."""
     add = parser.add_argument
-    add("target", nargs="*", metavar="TARGET", help="model.gguf, an export folder, or kernels, optimizers, compare")
+    add(
+        "target",
+        nargs="*",
+        metavar="TARGET",
+        help="model.gguf, an export folder, or a word as above",
+    )
     add("--net", choices=NETS, help="build this network instead of taking a file")
     add("--width", type=int, metavar="W", help="with --net: its width (default: the paper's)")
     add("--image-size", type=int, metavar="N", help="with --net: side of the image (default: the paper's)")
@@ -65,6 +71,10 @@ def run(args: argparse.Namespace) -> int:
     first = args.target[0] if args.target else None
     if first == "compare":
         return _compare(args)
+    if first == "page":
+        from bitedge.cli.bench.page import run_page
+
+        return run_page(args)
     if first == "kernels":
         from bitedge.cli.bench.kernels import run_kernels
 

@@ -85,7 +85,7 @@ def open_torch(path: Path, threads: int, _kernels: str | None) -> Run:
 
     torch.set_num_threads(threads)
     run = load_run(path)
-    module = run.module.to(memory_format=torch.channels_last)
+    module = run.module.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     scale, offset = (torch.tensor(run.preprocessing[key]).view(1, -1, 1, 1) for key in ("scale", "offset"))
 
     def forward(images: Images) -> Images:

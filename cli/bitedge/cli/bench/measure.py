@@ -39,11 +39,20 @@ def measure(args: argparse.Namespace, target: Path | None, say: Callable[[str], 
             say(f"building {args.net} with random weights")
             target = build(args.net, Path(scratch), width=args.width, image_size=args.image_size)
         document = _rows(args, target, wanted, say)
+    document["command"] = _command(args, target)
     publish(args, f"{document['rows'][0]['net']}", document)
     breaches = gates.breaches(document["rows"])
     for breach in breaches:
         note(f"bitedge bench: {breach}")
     return 1 if breaches else 0
+
+
+def _command(args: argparse.Namespace, target: Path) -> str:
+    """The command that gives this report again."""
+    what = f"--net {args.net}" if args.net else str(target)
+    size = f" --width {args.width}" if args.width else ""
+    size += f" --image-size {args.image_size}" if args.image_size else ""
+    return f"bitedge bench {what}{size} --threads {args.threads} --batch {args.batch} --rounds {args.rounds}"
 
 
 def _rows(args: argparse.Namespace, target: Path, wanted: list[str], say: Callable[[str], None]) -> dict[str, Any]:
