@@ -9,35 +9,55 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bitedge.train.errors import TrainError as TrainError
-    from bitedge.train.layers import BinaryConv2d as BinaryConv2d
-    from bitedge.train.layers import BinaryLinear as BinaryLinear
-    from bitedge.train.layers import ChannelLayerNorm as ChannelLayerNorm
-    from bitedge.train.networks import BinaryNet as BinaryNet
+    from bitedge.train.binary import BinaryParameter, is_binary
+    from bitedge.train.data import load_dataset
+    from bitedge.train.errors import TrainError
+    from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+    from bitedge.train.networks import NETWORKS, BinaryNet, BiRealNet18, XnorNet
+    from bitedge.train.optim import Bop, Bop2ndOrder, ModelOptimizer
+    from bitedge.train.run import Run, load_run
+    from bitedge.train.summary import summarize
+    from bitedge.train.trainer import fit
+
+__all__ = [
+    "NETWORKS",
+    "BiRealNet18",
+    "BinaryConv2d",
+    "BinaryLinear",
+    "BinaryNet",
+    "BinaryParameter",
+    "Bop",
+    "Bop2ndOrder",
+    "ChannelLayerNorm",
+    "ModelOptimizer",
+    "Run",
+    "TrainError",
+    "XnorNet",
+    "fit",
+    "is_binary",
+    "load_dataset",
+    "load_run",
+    "summarize",
+]
 
 _HOMES = {
-    "TrainError": "bitedge.train.errors",
-    "BinaryConv2d": "bitedge.train.layers",
-    "BinaryLinear": "bitedge.train.layers",
-    "ChannelLayerNorm": "bitedge.train.layers",
-    "BinaryNet": "bitedge.train.networks",
-    "XnorNet": "bitedge.train.networks",
-    "BiRealNet18": "bitedge.train.networks",
-    "Bop": "bitedge.train.optim",
-    "Bop2ndOrder": "bitedge.train.optim",
-    "ModelOptimizer": "bitedge.train.optim",
-    "fit": "bitedge.train.trainer",
-    "load_run": "bitedge.train.run",
-    "summarize": "bitedge.train.summary",
+    "binary": ("BinaryParameter", "is_binary"),
+    "data": ("load_dataset",),
+    "errors": ("TrainError",),
+    "layers": ("BinaryConv2d", "BinaryLinear", "ChannelLayerNorm"),
+    "networks": ("NETWORKS", "BinaryNet", "BiRealNet18", "XnorNet"),
+    "optim": ("Bop", "Bop2ndOrder", "ModelOptimizer"),
+    "run": ("Run", "load_run"),
+    "summary": ("summarize",),
+    "trainer": ("fit",),
 }
-
-__all__ = sorted(_HOMES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    for home, names in _HOMES.items():
+        if name in names:
+            return getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -59,6 +59,8 @@ def _fetch(url: str, path: Path, md5: str, progress: bool) -> None:
                             f"{url} is longer than {ARCHIVE_LIMIT:,} bytes: it is not the CIFAR-10 archive"
                         )
     except (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError) as error:
+        if isinstance(error, urllib.error.HTTPError):
+            error.close()  # it is also the reply, with an open connection
         raise TrainError(f"cannot download {url}: {error}; fetch it by other means and give its folder") from error
     if digest.hexdigest() != md5:
         raise TrainError(f"{url} has the digest {digest.hexdigest()}, expected {md5}: try again, or fetch it elsewhere")
