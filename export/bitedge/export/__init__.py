@@ -16,15 +16,21 @@ if TYPE_CHECKING:
     from bitedge.export.lowering import lower as lower
     from bitedge.export.report import Report as Report
     from bitedge.export.tracing.capture import capture as capture
+    from bitedge.export.verify import Verdict as Verdict
+    from bitedge.export.verify import verify_artifacts as verify_artifacts
+    from bitedge.export.verify import verify_export as verify_export
 
 _HOMES = {
     "ExportError": "bitedge.export.errors",
     "Graph": "bitedge.export.graph",
     "Report": "bitedge.export.report",
+    "Verdict": "bitedge.export.verify",
     "capture": "bitedge.export.tracing.capture",
     "export": "bitedge.export.exporting",
     "export_run": "bitedge.export.exporting",
     "lower": "bitedge.export.lowering",
+    "verify_artifacts": "bitedge.export.verify",
+    "verify_export": "bitedge.export.verify",
 }
 
 __all__ = sorted(_HOMES)

@@ -73,8 +73,11 @@ def _disturb(graph: Graph) -> Graph | None:
 
     nodes, changed = [], False
     for node in graph.nodes:
-        if isinstance(node.op, ops.Conv2d | ops.LayerNorm):
-            node = replace(node, op=replace(node.op, weight=jitter(node.op.weight)))
-            changed = True
-        nodes.append(node)
+        op = node.op
+        if isinstance(op, ops.Conv2d):
+            op = replace(op, weight=jitter(op.weight))
+        elif isinstance(op, ops.LayerNorm):
+            op = replace(op, weight=jitter(op.weight), bias=op.bias + jitter(op.weight) - op.weight)
+        changed = changed or op is not node.op
+        nodes.append(replace(node, op=op))
     return graph.with_nodes(nodes) if changed else None

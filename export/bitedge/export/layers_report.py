@@ -114,9 +114,15 @@ def _precision(node: Node, source: ops.Op | None, values: dict[str, Value]) -> t
     reasons: dict[type[ops.Op], str] = {
         ops.LayerNorm: "its statistics differ from pixel to pixel, so no threshold exists",
         ops.Normalize: "pixels enter a float layer",
-        ops.Elementwise: "could not join an epilogue: the value before it is pooled, normalized or read twice",
+        ops.Elementwise: _why_alone(source),
     }
     return "float", reasons.get(type(op), "works on floats")
+
+
+def _why_alone(source: ops.Op | None) -> str:
+    if source is None or ops.epilogue_of(source) is None:
+        return f"{'the input' if source is None else source.name} before it has no epilogue to join"
+    return "the value before it has other readers, or its steps come in another order"
 
 
 def _why_float(op: ops.Conv2d, source: ops.Op | None) -> str:

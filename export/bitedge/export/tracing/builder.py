@@ -86,7 +86,11 @@ class Builder:
         for node in self.nodes:
             if isinstance(node.op, ops.Sign) and node.inputs == (x.value,):
                 return Symbol(node.outputs[0], Kind.BITS, x.shape, x.rank, x.order)
-        return self.emit(ops.Sign(), x, name=self.unique(f"{x.value}.sign"), order=x.order)
+        name, layer = self.unique(f"{x.value}.sign"), self.layer
+        self.layer = name  # it belongs to whoever made the value as much as to whoever reads it
+        bits = self.emit(ops.Sign(), x, name=name, order=x.order)
+        self.layer = layer
+        return bits
 
     def refuse(self, what: str) -> UnsupportedError:
         """Make the error that names the layer."""

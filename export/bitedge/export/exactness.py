@@ -1,0 +1,20 @@
+"""Which values of a lowered graph every engine must give to the last bit."""
+
+from __future__ import annotations
+
+from bitedge.export import ops
+from bitedge.export.graph import Graph
+
+_ROUNDING = (ops.Conv2d, ops.AvgPool2d, ops.LayerNorm, ops.Softmax, ops.Normalize)
+
+
+def exact_values(graph: Graph) -> set[str]:
+    """Give the values that only integers, and floats rounded in a prescribed way, lead to.
+
+    A float convolution, a mean or a LayerNorm may sum in any order, so what follows it is not among them.
+    """
+    exact = {graph.input.name}
+    for node in graph.nodes:
+        if not isinstance(node.op, _ROUNDING) and exact.issuperset(node.inputs):
+            exact.update(node.outputs)
+    return exact
