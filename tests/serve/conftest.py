@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from filelock import FileLock
 from starlette.testclient import TestClient
+from tests.serve.running_server import RunningServer
 
 from bitedge.serve.app import create_app
 from bitedge.serve.config import ServeConfig
-from tests.serve.running_server import RunningServer
 
 LABELS = [f"class-{i}" for i in range(10)]
 GEOMETRY: dict[str, Any] = {
@@ -76,7 +76,7 @@ def make_client(repository: Path) -> Iterator[Callable[..., TestClient]]:
     clients: list[TestClient] = []
 
     def make(**options: Any) -> TestClient:
-        options = {"models": repository, "poll_seconds": 0, **options}
+        options = {"models": repository, "poll_seconds": 0, "deadline_ms": 30_000, **options}
         client = TestClient(create_app(ServeConfig(**options)), raise_server_exceptions=False)
         client.__enter__()
         clients.append(client)

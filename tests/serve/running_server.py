@@ -19,8 +19,9 @@ class RunningServer:
     """A server on a free port of this machine, with its log."""
 
     def __init__(self, models: Path, *options: str, env: dict[str, str] | None = None) -> None:
-        self.log_file = tempfile.TemporaryFile()
-        command = [sys.executable, "-m", "bitedge.cli", "serve", str(models), "--port", "0", *options]
+        self.log_file = tempfile.TemporaryFile()  # noqa: SIM115
+        patient = ("--deadline-ms", "30000")  # the machine of a test may be busy with others
+        command = [sys.executable, "-m", "bitedge.cli", "serve", str(models), "--port", "0", *patient, *options]
         environment = {**os.environ, **(env or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.log_file, env=environment, text=True

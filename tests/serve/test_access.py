@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 from starlette.testclient import TestClient
+from tests.serve.pictures import png
 
 from bitedge.serve.auth import new_key
-from tests.serve.pictures import png
 
 OPEN = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/static/app.js")
 CLOSED = ("/v1/models", "/v2", "/v2/models/first", "/v2/models/stats", "/nowhere")

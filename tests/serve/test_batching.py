@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tests.serve.pictures import pixels, png
 
 from bitedge.serve.backends import ServedModel, load_model
 from bitedge.serve.batching import Answer, Batcher, BatchReport, Job
 from bitedge.serve.errors import ImageError, ShedError
 from bitedge.serve.images import ImageLimits
-from tests.serve.pictures import pixels, png
 
 
 class Held:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import Image
 from starlette.testclient import TestClient
+from tests.serve.pictures import encoded, pixels, png
 
 from bitedge.runtime import Model
-from tests.serve.pictures import encoded, pixels, png
 
 Pair = tuple[Path, Path]
 

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import httpx2
 import pytest
-
 from tests.serve.load import Load, under_load
 from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer

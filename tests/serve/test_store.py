@@ -98,7 +98,6 @@ def wrong_golden(data: bytes) -> bytearray:
     import hashlib
 
     from gguf import GGUFReader
-
     from tests.serve.temporary import as_file
 
     with as_file(data) as path:

@@ -14,9 +14,10 @@ with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # its own dependencies', not ours
     import tritonclient.http as triton
 
-from bitedge.runtime import Model
 from tests.serve.pictures import pixels
 from tests.serve.running_server import RunningServer
+
+from bitedge.runtime import Model
 
 
 @pytest.fixture

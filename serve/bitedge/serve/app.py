@@ -17,6 +17,7 @@ from bitedge.serve.classify import json_response
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
 from bitedge.serve.gate import Gate
+from bitedge.serve.images import warm_up
 from bitedge.serve.service import Service
 from bitedge.serve.store import Event, ModelStore
 
@@ -79,6 +80,7 @@ async def running(service: Service) -> AsyncIterator[None]:
 
     service.store.on_event = tell
     service.control.enter()
+    await asyncio.to_thread(warm_up)
     await asyncio.to_thread(service.store.refresh)
     service.metrics.set_models(service.store.entries())
     service.batcher.start()

@@ -132,6 +132,11 @@ def load_image(
     return prepare(open_image(data, limits), Preprocessing.of(preprocessing), limits)
 
 
+def warm_up() -> None:
+    """Load Pillow's plugins before the first request has to wait for them."""
+    Image.init()
+
+
 def to_mode(image: Image.Image, mode: str) -> Image.Image:
     """Convert every mode that the four formats have: 16 bits keep their high byte, transparency lies on white.
 
