@@ -121,12 +121,30 @@ def export_run(
         formats=formats,
         labels=run.labels,
         preprocessing=run.preprocessing,
-        training=run.training,
+        training=training_record(run),
         fp16=fp16,
         strict=strict,
         evaluation=_evaluation(run, data, limit) if fp16 else None,
         source={"run": os.path.relpath(Path(run_dir).resolve(), folder.resolve()), "checkpoint": checkpoint},
     )
+
+
+def training_record(run: Run) -> dict[str, Any]:
+    """Give what the artifacts say of their training: recipe, seed, data set, epoch and accuracy."""
+    selected = run.training[run.checkpoint]
+    tested = run.training["test"]
+    measured = selected if tested is None else tested[run.checkpoint]
+    return {
+        "recipe": (run.folder / "recipe.toml").read_text(encoding="utf-8"),
+        "recipe_name": run.recipe.name,
+        "seed": run.recipe.seed,
+        "data": run.recipe.data.name,
+        "checkpoint": run.checkpoint,
+        "epoch": selected["epoch"],
+        "epochs": run.recipe.epochs,
+        "accuracy": measured["accuracy"],
+        "measured_on": run.training["selected_on"] if tested is None else "test",
+    }
 
 
 def _evaluation(run: Run, data: Path | None, limit: int | None) -> Evaluation | None:

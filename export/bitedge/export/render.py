@@ -121,8 +121,8 @@ def _edge(source: tuple[float, float], target: tuple[float, float], lane: int | 
         middle = (y1 + y2) / 2
         path = f"M{x1:.0f} {y1:.0f} C{x1:.0f} {middle:.0f} {x2:.0f} {middle:.0f} {x2:.0f} {y2:.0f}"
     else:
-        x, y1, x1, x2 = right + LANE * (1 + lane), y1 - BOX_HEIGHT / 2, x1 + BOX_WIDTH / 2, x2 + BOX_WIDTH / 4
-        path = f"M{x1:.0f} {y1:.0f} H{x:.0f} V{y2 - GAP_Y / 2:.0f} H{x2:.0f} V{y2:.0f}"
+        x, x1, x2 = right + LANE * (1 + lane), x1 + BOX_WIDTH / 4, x2 + BOX_WIDTH / 4
+        path = f"M{x1:.0f} {y1:.0f} v{GAP_Y / 3:.0f} H{x:.0f} V{y2 - GAP_Y / 3:.0f} H{x2:.0f} V{y2:.0f}"
     return f'<path d="{path}" fill="none" stroke="#555" marker-end="url(#tip)"/>'
 
 
