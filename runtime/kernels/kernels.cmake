@@ -1,3 +1,17 @@
 # The kernels of bitedge_core. One instruction set per file, and the flags that it needs on that file alone; the rest of
 # the core is compiled for the architecture's baseline.
+function(bitedge_kernel file)
+  target_sources(bitedge_core PRIVATE kernels/${file})
+  set_source_files_properties(kernels/${file} PROPERTIES COMPILE_OPTIONS "-O3;${ARGN}")
+endfunction()
+
 target_sources(bitedge_core PRIVATE kernels/scalar.cpp kernels/table.cpp)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(BITEDGE_AVX512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # its own intrinsics read a variable that they leave undefined on purpose
+    list(APPEND BITEDGE_AVX512 -Wno-uninitialized -Wno-maybe-uninitialized)
+  endif()
+  bitedge_kernel(avx2.cpp -mavx2 -mfma -mf16c)
+  bitedge_kernel(avx512.cpp ${BITEDGE_AVX512})
+  bitedge_kernel(avx512vpopcntdq.cpp ${BITEDGE_AVX512} -mavx512vpopcntdq -mavx512vnni)
+endif()

@@ -1,5 +1,11 @@
 // What a set of kernels is: plain structs and function pointers, so that a file compiled for one instruction set
 // includes nothing that could leave a copy of itself in the others (no templates of the standard library).
+//
+// All kernels work on blocks of 16 output channels, in the lanes. A convolution kernel reads a map that its layer has
+// prepared (padded, so that no tap needs a test), finds the window of an output pixel through a table of origins, and
+// the taps of a window through a table of steps. Nothing is unfolded in memory.
+//
+// Names: <instruction set> <operator> <pixels>x<channels> of the register tile.
 #pragma once
 
 #include <stddef.h>
@@ -7,11 +13,144 @@
 
 namespace bitedge {
 
+constexpr int kBlock = 16;
+
+// The epilogue of docs/format.md. Parameters are padded to whole blocks. Pixel p of a call writes row p of the outputs.
+struct Finish {
+  enum Residual : int32_t { kNone, kFloat, kBits };
+  enum Activation : int32_t { kLinear, kRelu, kPrelu };
+
+  const int32_t* threshold = nullptr;  // set: bits out, and nothing else below applies
+  const float* scale = nullptr;        // null: no scale and bias
+  const float* bias = nullptr;
+  const float* slope = nullptr;
+  Residual residual_kind = kNone;
+  Activation activation = kLinear;
+  int32_t channels = 0;             // of the outputs
+  const void* residual = nullptr;   // [pixels, channels], or bits
+  float* floats = nullptr;          // [pixels, channels], or null
+  uint64_t* bits = nullptr;         // [pixels, words], or null
+  int32_t* accumulators = nullptr;  // set: [pixels, blocks, 16] integers out, and nothing else applies
+  int32_t blocks = 0;               // of `accumulators`
+};
+
+// The part of a convolution that one call computes, and where its windows are.
+struct Region {
+  const int32_t* origin = nullptr;  // [pixels] offset of the window of a pixel in the map
+  const int32_t* step = nullptr;    // offsets within a window
+  int32_t pixel_begin = 0, pixel_end = 0;
+  int32_t block_begin = 0, block_end = 0;
+};
+
+// acc = base[row[pixel]][channel] - 2·popcount(a xor w): base is the number of taps times channels, less what padded
+// taps would add under zero padding, so a border pixel costs no more than another.
+struct BinaryConv {
+  Region region;
+  const uint64_t* map = nullptr;
+  int32_t groups = 0, singles = 0;    // steps: first groups of words, then single words
+  const uint64_t* weights = nullptr;  // [block][words in the order of the steps][16 lanes]
+  const int32_t* base = nullptr;      // [rows][channels in whole blocks]
+  const int32_t* row = nullptr;       // [pixels] offset of the row of a pixel in `base`; null: all zero
+  Finish finish;
+};
+
+// Parity is linear: over the words w0, w1, ... of a group the bit sums of (a xor w) modulo 2 are (a0 ^ a1 ^ ...) xor
+// (w0 ^ w1 ^ ...), one operation once both sides are known. A full adder is then four operations instead of six, and a
+// group needs fewer population counts. Weights are combined at load, activations while the map is prepared.
+enum class Grouping : int32_t {
+  kNone,   // every word is single
+  kPairs,  // words 2i and 2i + 1 of a pixel become (a0, a0 ^ a1)
+  kRows,   // rows 3i, 3i + 1, 3i + 2 of the kernel become (a0, a0 ^ a1, ~(a0 ^ a1 ^ a2)), stored at the first pixel
+};
+
+struct BinaryKernel {
+  const char* tile;
+  Grouping grouping;
+  uint8_t lane[kBlock];  // where channel i of a block lies among the 16 words of a step
+  void (*run)(const BinaryConv&);
+  void (*stream)(const BinaryConv&);  // single words, one pixel: a matrix times a vector
+};
+
+// acc = base[row[pixel]][channel] + 2·Σ w·(u - bias), four bytes per step.
+struct ImageConv {
+  Region region;
+  const uint8_t* map = nullptr;  // u - bias, as the kernel reads it; padding is 0
+  int32_t steps = 0;
+  const int8_t* weights = nullptr;  // [block][step][16][4]
+  const int32_t* base = nullptr;
+  const int32_t* row = nullptr;
+  Finish finish;
+};
+
+struct ImageKernel {
+  const char* tile;
+  int32_t bias;  // 0: bytes are unsigned; 128: signed
+  void (*run)(const ImageConv&);
+};
+
+// One chain of fused multiply-adds per output, in the order of the steps.
+struct FloatConv {
+  Region region;
+  const float* map = nullptr;
+  int32_t steps = 0, run = 0;      // each step is `run` consecutive floats
+  const float* weights = nullptr;  // [block][step][run][16]
+  Finish finish;
+};
+
+struct FloatKernel {
+  const char* tile;
+  void (*run)(const FloatConv&);
+};
+
+// Windows without weights, over rows of `channels` floats or words. Rows [begin, end) of the output of one image.
+struct Pool2d {
+  const void* input = nullptr;
+  void* output = nullptr;
+  int32_t in_h = 0, in_w = 0, out_w = 0, lanes = 0;  // lanes: floats, or words, per pixel
+  int32_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0, pad_top = 0, pad_left = 0, dilation_h = 1,
+          dilation_w = 1;
+  bool count_include_pad = false;
+  const uint64_t* minimum = nullptr;  // on bits: channels that take the minimum; null: none
+  int32_t row_begin = 0, row_end = 0;
+};
+
+// `pixels` rows of `channels` elements.
+struct Rows {
+  const void* input = nullptr;
+  float* output = nullptr;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+  size_t pixels = 0;
+  int32_t channels = 0;
+  float eps = 0;
+};
+
+// The operators that have no weights to repack.
+struct RowKernels {
+  void (*max_pool_float)(const Pool2d&);
+  void (*max_pool_bits)(const Pool2d&);
+  void (*avg_pool)(const Pool2d&);
+  void (*normalize)(const Rows&);
+  void (*layer_norm)(const Rows&);
+  void (*softmax)(const Rows&);
+  // The epilogue alone: rows of floats, or of bits as ±1 (`from_bits`), of pixels [begin, end).
+  void (*elementwise)(const void* input, bool from_bits, size_t begin, size_t end, const Finish&);
+};
+
+// One row of the table in table.cpp. The scalar set has no kernels: its nodes run by the reference.
 struct KernelSet {
   const char* name;
   uint32_t features;  // all of these CpuFeature bits are needed
+  const BinaryKernel* binary;
+  const ImageKernel* image;
+  const FloatKernel* conv;
+  const RowKernels* rows;
 };
 
-extern const KernelSet kScalarKernels;
+// What the files of this folder define.
+extern const BinaryKernel kAvx512VpopcntdqBinary, kAvx512Binary, kAvx2Binary, kNeonBinary, kNeonDotBinary;
+extern const ImageKernel kAvx512VnniImage, kAvx512Image, kAvx2Image, kNeonImage, kNeonDotImage;
+extern const FloatKernel kAvx512Float, kAvx2Float, kNeonFloat;
+extern const RowKernels kAvx512Rows, kAvx2Rows, kNeonRows;
 
 }  // namespace bitedge

@@ -193,7 +193,7 @@ void max_pool2d(const Node& node, const Operands& o, int32_t begin, int32_t end)
       for_taps(node.window, o.input.shape, y, x, [&](int64_t at, size_t) {
         if (at < 0) return;
         const float value = o.input.at(size_t(at), c);
-        if (least ? value < best : value > best || std::isnan(value)) best = value;
+        if (least ? value < best : value > best) best = value;
       });
       if (o.first.kind == Kind::kBits) {
         put_bit(o.first, pixel, c, best < 0);

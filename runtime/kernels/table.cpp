@@ -8,20 +8,26 @@
 #include "kernels.h"
 
 namespace bitedge {
-
-const KernelSet kScalarKernels = {"scalar", 0};
-
 namespace {
 
-constexpr const KernelSet* kTable[] = {&kScalarKernels};
+// Best first.
+const KernelSet kTable[] = {
+#if defined(__x86_64__)
+    {"avx512vpopcntdq", kAvx512 | kAvx512Vnni | kAvx512Vpopcntdq, &kAvx512VpopcntdqBinary, &kAvx512VnniImage,
+     &kAvx512Float, &kAvx512Rows},
+    {"avx512", kAvx512, &kAvx512Binary, &kAvx512Image, &kAvx512Float, &kAvx512Rows},
+    {"avx2", kAvx2, &kAvx2Binary, &kAvx2Image, &kAvx2Float, &kAvx2Rows},
+#endif
+    {"scalar", 0, nullptr, nullptr, nullptr, nullptr},
+};
 
 }  // namespace
 
 const std::vector<const KernelSet*>& available_kernels() {
   static const std::vector<const KernelSet*> available = [] {
     std::vector<const KernelSet*> sets;
-    for (const KernelSet* set : kTable) {
-      if ((set->features & cpu_features()) == set->features) sets.push_back(set);
+    for (const KernelSet& set : kTable) {
+      if ((set.features & cpu_features()) == set.features) sets.push_back(&set);
     }
     return sets;
   }();

@@ -2,6 +2,10 @@
 
 #include "../kernels/kernels.h"
 #include "../kernels/scalar.h"
+#include "binary_layer.h"
+#include "float_layer.h"
+#include "image_layer.h"
+#include "row_layer.h"
 #include "threads.h"
 
 namespace bitedge {
@@ -66,8 +70,22 @@ class ScalarLayer final : public Layer {
 
 }  // namespace
 
-std::unique_ptr<const Layer> make_layer(const Graph& graph, const Node& node, const KernelSet&) {
-  return std::make_unique<ScalarLayer>(graph, node);
+std::unique_ptr<const Layer> make_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
+  std::unique_ptr<const Layer> layer;
+  switch (node.op) {
+    case Op::kBinaryConv2d:
+      layer = make_binary_layer(graph, node, kernels);
+      break;
+    case Op::kImageConv2d:
+      layer = make_image_layer(graph, node, kernels);
+      break;
+    case Op::kConv2d:
+      layer = make_float_layer(graph, node, kernels);
+      break;
+    default:
+      layer = make_row_layer(graph, node, kernels);
+  }
+  return layer ? std::move(layer) : std::make_unique<ScalarLayer>(graph, node);
 }
 
 }  // namespace bitedge

@@ -1,0 +1,82 @@
+// The order in which a binary convolution walks its tiles. Included by the file of each instruction set, after
+// finish.inl. The file defines
+//   template <int kPixels, Ending> void words_tile(const BinaryConv&, int32_t pixel, int32_t block): single words only;
+//   template <int kPixels, Ending> void groups_tile(...): groups, then single words;
+// and kWordsPixels, kGroupsPixels, the most pixels of each.
+namespace bitedge {
+namespace {
+
+inline size_t block_words(const BinaryConv& c, int group) {
+  return (size_t(c.groups) * size_t(group) + size_t(c.singles)) * kBlock;
+}
+
+template <int kPixels, bool kGroups, Ending kEnding>
+inline void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+  if constexpr (kGroups) {
+    groups_tile<kPixels, kEnding>(c, pixel, block);
+  } else {
+    words_tile<kPixels, kEnding>(c, pixel, block);
+  }
+}
+
+// The pixels that do not fill a tile.
+template <int kPixels, bool kGroups, Ending kEnding>
+void binary_rest(const BinaryConv& c, int32_t pixel, int32_t block, int32_t pixels) {
+  if (pixels == kPixels) return binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
+  if constexpr (kPixels > 1) binary_rest<kPixels - 1, kGroups, kEnding>(c, pixel, block, pixels);
+}
+
+// Weights that fit the first cache next to a window of the map stay there: then all blocks of a tile of pixels follow
+// each other, and residual and outputs are read and written in one stream. Otherwise one block at a time.
+constexpr size_t kCachedWeights = 20 << 10;
+
+template <bool kGroups, Ending kEnding>
+void binary_conv(const BinaryConv& c) {
+  constexpr int kPixels = kGroups ? kGroupsPixels : kWordsPixels;
+  const Region& r = c.region;
+  const size_t bytes =
+      block_words(c, kGroups ? kGroupWords : 1) * sizeof(uint64_t) * size_t(r.block_end - r.block_begin);
+  if (bytes <= kCachedWeights) {
+    int32_t pixel = r.pixel_begin;
+    for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) {
+      for (int32_t block = r.block_begin; block < r.block_end; block++)
+        binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
+    }
+    for (int32_t block = r.block_begin; block < r.block_end && pixel < r.pixel_end; block++) {
+      binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel);
+    }
+    return;
+  }
+  for (int32_t block = r.block_begin; block < r.block_end; block++) {
+    int32_t pixel = r.pixel_begin;
+    for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
+    if (pixel < r.pixel_end) binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel);
+  }
+}
+
+template <Ending kEnding>
+void binary_conv(const BinaryConv& c) {
+  c.groups ? binary_conv<true, kEnding>(c) : binary_conv<false, kEnding>(c);
+}
+
+void run_binary_conv(const BinaryConv& c) {
+  switch (ending_of(c.finish)) {
+    case Ending::kThreshold:
+      return binary_conv<Ending::kThreshold>(c);
+    case Ending::kResidual:
+      return binary_conv<Ending::kResidual>(c);
+    default:
+      return binary_conv<Ending::kAny>(c);
+  }
+}
+
+// acc = base - 2·p, and out.
+template <Ending kEnding>
+inline void finish_count(const BinaryConv& c, int32_t pixel, int32_t block, I16 p) {
+  const int channel = block * kBlock;
+  const int32_t* base = c.base + (c.row ? c.row[pixel] : 0) + channel;
+  finish<kEnding>(c.finish, size_t(pixel), channel, i_sub(i_load(base), i_twice(p)));
+}
+
+}  // namespace
+}  // namespace bitedge

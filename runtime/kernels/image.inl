@@ -1,0 +1,56 @@
+// Integer convolution of bytes with ±1 weights. Included by the file of each instruction set, after finish.inl. The
+// file defines kImagePixels and kImageBlocks, the register tile, and
+//   I16 dot(I16 acc, uint32_t four, const int8_t* weights): acc[i] += Σ byte j of four · weights[4·i + j].
+namespace bitedge {
+namespace {
+
+template <int kPixels, int kBlocks, Ending kEnding>
+void image_tile(const ImageConv& c, int32_t pixel, int32_t block) {
+  I16 acc[kPixels][kBlocks];
+  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
+    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = i_zero();
+  }
+  const uint8_t* in[kPixels];
+  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i];
+  const size_t depth = size_t(c.steps) * kBlock * 4;
+  const int8_t* w = c.weights + size_t(block) * depth;
+  for (int32_t s = 0; s < c.steps; s++, w += kBlock * 4) {
+    BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
+      uint32_t four;
+      __builtin_memcpy(&four, in[i] + c.region.step[s], sizeof four);
+      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = dot(acc[i][j], four, w + size_t(j) * depth);
+    }
+  }
+  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
+    const int32_t* base = c.base + (c.row ? c.row[pixel + i] : 0);
+    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
+      const int channel = (block + j) * kBlock;
+      finish<kEnding>(c.finish, size_t(pixel + i), channel, i_add(i_load(base + channel), i_twice(acc[i][j])));
+    }
+  }
+}
+
+template <int kBlocks, Ending kEnding>
+void image_blocks(const ImageConv& c, int32_t* block) {
+  for (; *block + kBlocks <= c.region.block_end; *block += kBlocks) {
+    int32_t pixel = c.region.pixel_begin;
+    for (; pixel + kImagePixels <= c.region.pixel_end; pixel += kImagePixels) {
+      image_tile<kImagePixels, kBlocks, kEnding>(c, pixel, *block);
+    }
+    for (; pixel < c.region.pixel_end; pixel++) image_tile<1, kBlocks, kEnding>(c, pixel, *block);
+  }
+}
+
+template <Ending kEnding>
+void image_conv(const ImageConv& c) {
+  int32_t block = c.region.block_begin;
+  image_blocks<kImageBlocks, kEnding>(c, &block);
+  if constexpr (kImageBlocks > 1) image_blocks<1, kEnding>(c, &block);
+}
+
+void run_image_conv(const ImageConv& c) {
+  ending_of(c.finish) == Ending::kThreshold ? image_conv<Ending::kThreshold>(c) : image_conv<Ending::kAny>(c);
+}
+
+}  // namespace
+}  // namespace bitedge

@@ -1,0 +1,185 @@
+// The operators without weights, sixteen channels at a time, in exactly the order of scalar.cpp. Included by the file
+// of each instruction set, after its vector header and finish.inl.
+namespace bitedge {
+namespace {
+
+inline F16 load_up_to(const float* p, int n) { return n >= kBlock ? f_load(p) : f_load(p, n); }
+
+inline void store_up_to(float* p, F16 x, int n) { n >= kBlock ? f_store(p, x) : f_store(p, x, n); }
+
+// The taps of one output pixel that lie inside the image, along one axis.
+struct Span {
+  int32_t begin, end;
+};
+inline Span inside(int64_t start, int32_t kernel, int32_t dilation, int32_t size) {
+  Span s = {0, kernel};
+  while (s.begin < s.end && start + int64_t(s.begin) * dilation < 0) s.begin++;
+  while (s.end > s.begin && start + int64_t(s.end - 1) * dilation >= size) s.end--;
+  return s;
+}
+
+// Calls step(channel, lanes, first pixel, rows, columns) for each output pixel and block of channels.
+template <int kLanes, typename Step>
+inline void for_windows(const Pool2d& p, const Step& step) {
+  for (int32_t y = p.row_begin; y < p.row_end; y++) {
+    const int64_t top = int64_t(y) * p.stride_h - p.pad_top;
+    const Span rows = inside(top, p.kernel_h, p.dilation_h, p.in_h);
+    for (int32_t x = 0; x < p.out_w; x++) {
+      const int64_t left = int64_t(x) * p.stride_w - p.pad_left;
+      const Span columns = inside(left, p.kernel_w, p.dilation_w, p.in_w);
+      const int64_t first =
+          (top + int64_t(rows.begin) * p.dilation_h) * p.in_w + left + int64_t(columns.begin) * p.dilation_w;
+      for (int32_t c = 0; c < p.lanes; c += kLanes) {
+        step(size_t(first) * size_t(p.lanes) + size_t(c),
+             (size_t(y) * size_t(p.out_w) + size_t(x)) * size_t(p.lanes) + size_t(c), p.lanes - c,
+             rows.end - rows.begin, columns.end - columns.begin);
+      }
+    }
+  }
+}
+
+inline size_t row_pitch(const Pool2d& p) { return size_t(p.dilation_h) * size_t(p.in_w) * size_t(p.lanes); }
+inline size_t column_pitch(const Pool2d& p) { return size_t(p.dilation_w) * size_t(p.lanes); }
+
+void max_pool_float(const Pool2d& p) {
+  const size_t down = row_pitch(p), right = column_pitch(p);
+  for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
+    F16 best = f_set(-__builtin_inff());
+    const float* in = static_cast<const float*>(p.input) + from;
+    for (int32_t i = 0; i < rows; i++) {
+      for (int32_t j = 0; j < columns; j++) best = f_greater_of(load_up_to(in + i * down + j * right, n), best);
+    }
+    store_up_to(static_cast<float*>(p.output) + to, best, n);
+  });
+}
+
+void avg_pool(const Pool2d& p) {
+  const size_t down = row_pitch(p), right = column_pitch(p);
+  for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
+    F16 total = f_zero();
+    const float* in = static_cast<const float*>(p.input) + from;
+    for (int32_t i = 0; i < rows; i++) {
+      for (int32_t j = 0; j < columns; j++) total = f_add(total, load_up_to(in + i * down + j * right, n));
+    }
+    const int32_t count = p.count_include_pad ? p.kernel_h * p.kernel_w : rows * columns;
+    store_up_to(static_cast<float*>(p.output) + to, f_div(total, f_set(float(count))), n);
+  });
+}
+
+// The larger of two signs has bit 0 if either has (bit 1 is -1): and. The smaller one: or, which is and of complements.
+void max_pool_bits(const Pool2d& p) {
+  const size_t down = row_pitch(p), right = column_pitch(p);
+  for_windows<1>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
+    const uint64_t flip = p.minimum ? p.minimum[p.lanes - n] : 0;
+    uint64_t both = ~uint64_t(0);
+    const uint64_t* in = static_cast<const uint64_t*>(p.input) + from;
+    for (int32_t i = 0; i < rows; i++) {
+      for (int32_t j = 0; j < columns; j++) both &= in[i * down + j * right] ^ flip;
+    }
+    static_cast<uint64_t*>(p.output)[to] = both ^ flip;
+  });
+}
+
+void normalize(const Rows& r) {
+  const uint8_t* in = static_cast<const uint8_t*>(r.input);
+  // Whole periods of the channels that fill vectors: scale and bias repeat with period `channels`, vectors of 16.
+  constexpr int kMost = 64;
+  const size_t count = r.pixels * size_t(r.channels);
+  size_t i = 0;
+  if (r.channels <= kMost) {
+    float scale[kMost * kBlock], bias[kMost * kBlock];
+    for (int32_t j = 0; j < r.channels * kBlock; j++) {
+      scale[j] = r.scale[j % r.channels];
+      bias[j] = r.bias[j % r.channels];
+    }
+    const size_t period = size_t(r.channels) * kBlock;
+    for (; i + period <= count; i += period) {
+      for (size_t j = 0; j < period; j += kBlock) {
+        f_store(r.output + i + j, f_fma(f_from_bytes(in + i + j), f_load(scale + j), f_load(bias + j)));
+      }
+    }
+  }
+  for (; i < count; i++) {
+    const size_t c = i % size_t(r.channels);
+    r.output[i] = __builtin_fmaf(float(in[i]), r.scale[c], r.bias[c]);
+  }
+}
+
+// The order of scalar::sum.
+inline float fold(F16 lanes) {
+  float x[kBlock];
+  f_store(x, lanes);
+  for (int half = kBlock / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; l++) x[l] += x[l + half];
+  }
+  return x[0];
+}
+
+void layer_norm(const Rows& r) {
+  const int channels = r.channels;
+  for (size_t pixel = 0; pixel < r.pixels; pixel++) {
+    const float* in = static_cast<const float*>(r.input) + pixel * size_t(channels);
+    float* out = r.output + pixel * size_t(channels);
+    F16 total = f_zero();
+    for (int c = 0; c < channels; c += kBlock) total = f_add(total, load_up_to(in + c, channels - c));
+    const F16 mean = f_set(fold(total) / float(channels));
+    F16 squares = f_zero();
+    for (int c = 0; c < channels; c += kBlock) {
+      const F16 d = f_sub(load_up_to(in + c, channels - c), mean);
+      store_up_to(out + c, f_mul(d, d), channels - c);
+      squares = f_add(squares, load_up_to(out + c, channels - c));
+    }
+    const F16 inverse = f_set(1.0f / __builtin_sqrtf(fold(squares) / float(channels) + r.eps));
+    for (int c = 0; c < channels; c += kBlock) {
+      const int n = channels - c;
+      const F16 x = f_mul(f_sub(load_up_to(in + c, n), mean), inverse);
+      store_up_to(out + c, f_fma(x, load_up_to(r.scale + c, n), load_up_to(r.bias + c, n)), n);
+    }
+  }
+}
+
+// scalar::exp_negative on sixteen lanes.
+inline F16 exp_negative(F16 x) {
+  const F16 n = f_round(f_mul(x, f_set(1.44269504f)));
+  F16 r = f_fma(n, f_set(-0.693145752f), x);
+  r = f_fma(n, f_set(-1.42860677e-6f), r);
+  constexpr float kSeries[] = {1.39819995e-3f, 8.33345205e-3f, 4.16657962e-2f, 1.66666657e-1f, 0.5f, 1.0f, 1.0f};
+  F16 p = f_set(1.98756915e-4f);
+  for (const float c : kSeries) p = f_fma(p, r, f_set(c));
+  const F16 y = f_mul(p, f_power_of_two(n));
+  return f_select(f_less(x, f_set(-87.0f)), f_zero(), y);
+}
+
+void softmax(const Rows& r) {
+  const int channels = r.channels;
+  for (size_t pixel = 0; pixel < r.pixels; pixel++) {
+    const float* in = static_cast<const float*>(r.input) + pixel * size_t(channels);
+    float* out = r.output + pixel * size_t(channels);
+    float most = in[0];
+    for (int c = 1; c < channels; c++) most = in[c] > most ? in[c] : most;
+    F16 total = f_zero();
+    for (int c = 0; c < channels; c += kBlock) {
+      store_up_to(out + c, exp_negative(f_sub(load_up_to(in + c, channels - c), f_set(most))), channels - c);
+      total = f_add(total, load_up_to(out + c, channels - c));
+    }
+    const F16 sum = f_set(fold(total));
+    for (int c = 0; c < channels; c += kBlock)
+      store_up_to(out + c, f_div(load_up_to(out + c, channels - c), sum), channels - c);
+  }
+}
+
+void elementwise(const void* input, bool from_bits, size_t begin, size_t end, const Finish& f) {
+  for (size_t pixel = begin; pixel < end; pixel++) {
+    for (int c = 0; c < f.channels; c += kBlock) {
+      const int n = f.channels - c < kBlock ? f.channels - c : kBlock;
+      const uint64_t* row = static_cast<const uint64_t*>(input) + pixel * words_of(f);
+      const F16 x = from_bits
+                        ? plus_minus_one(reinterpret_cast<const Bits16*>(row)[c / kBlock])
+                        : load_up_to(static_cast<const float*>(input) + pixel * size_t(f.channels) + size_t(c), n);
+      finish_any(f, pixel, c, n, x);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace bitedge

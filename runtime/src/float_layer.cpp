@@ -1,0 +1,133 @@
+#include "float_layer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "../kernels/kernels.h"
+#include "../kernels/scalar.h"
+#include "aligned.h"
+#include "ending.h"
+#include "geometry.h"
+#include "padded_map.h"
+#include "regions.h"
+#include "threads.h"
+
+namespace bitedge {
+namespace {
+
+class FloatLayer final : public Layer {
+ public:
+  FloatLayer(const Graph& graph, const Node& node, const KernelSet& kernels, const Geometry& geometry)
+      : Layer(std::string(kernels.name) + " conv2d " + kernels.conv->tile),
+        kernel_(*kernels.conv),
+        geometry_(geometry),
+        ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr, geometry.out),
+        groups_(size_t(node.window.groups)),
+        blocks_((size_t(geometry.out.channels) / groups_ + kBlock - 1) / kBlock),
+        origins_(geometry.origins(size_t(geometry.in.channels))) {
+    const size_t depth = size_t(geometry.in.channels) / groups_, taps = geometry.taps().size();
+    list_steps(depth);
+    pack(node, taps * depth);
+  }
+
+  size_t scratch_bytes(size_t images) const override {
+    return geometry_.padded ? images * map_floats() * sizeof(float) : 0;
+  }
+
+  void run(const Call& call, Pool& pool) const override {
+    ending_.clear_tails(call);
+    const float* map = static_cast<const float*>(call.input);
+    if (geometry_.padded) {
+      map = static_cast<const float*>(call.scratch);
+      prepare(call, pool);
+    }
+    for (size_t image = 0; image < call.images; image += geometry_.merged()) {
+      const size_t images = std::min(geometry_.merged(), call.images - image);
+      convolve(map + image * map_floats(), images * geometry_.out.pixels(), ending_.bind(call, image), pool);
+    }
+  }
+
+ private:
+  size_t map_floats() const { return geometry_.map_pixels() * size_t(geometry_.in.channels); }
+
+  // A row of the kernel is one step when its pixels lie side by side.
+  void list_steps(size_t depth) {
+    const Window& w = geometry_.window;
+    const bool rows = w.dilation_w == 1 && groups_ == 1;
+    const std::vector<int32_t> taps = geometry_.taps();
+    run_ = int32_t(rows ? depth * size_t(w.kernel_w) : depth);
+    for (size_t tap = 0; tap < taps.size(); tap += rows ? size_t(w.kernel_w) : 1) {
+      steps_.push_back(taps[tap] * geometry_.in.channels);
+    }
+  }
+
+  // [group of channels][block][taps · channels][16 lanes]
+  void pack(const Node& node, size_t depth) {
+    const size_t outputs = size_t(geometry_.out.channels) / groups_;
+    depth_ = depth;
+    weights_ = Aligned<float>(groups_ * blocks_ * depth * kBlock);
+    for (size_t channel = 0; channel < size_t(geometry_.out.channels); channel++) {
+      const size_t within = channel % outputs, block = channel / outputs * blocks_ + within / kBlock;
+      float* to = weights_.data() + block * depth * kBlock + within % kBlock;
+      for (size_t i = 0; i < depth; i++) {
+        const size_t at = channel * depth + i;
+        to[i * kBlock] = node.weight_f32 ? node.weight_f32[at] : scalar::half_to_float(node.weight_f16[at]);
+      }
+    }
+  }
+
+  void prepare(const Call& call, Pool& pool) const {
+    const size_t parts = std::min(size_t(pool.size()), size_t(geometry_.height));
+    pool.each(call.images * parts, [&](size_t i) {
+      const size_t image = i / parts, part = i % parts, rows = size_t(geometry_.height);
+      fill_padded(geometry_, static_cast<const float*>(call.input) + image * geometry_.in.elements(),
+                  static_cast<float*>(call.scratch) + image * map_floats(), int32_t(rows * part / parts),
+                  int32_t(rows * (part + 1) / parts),
+                  [](const float* from, float* to, size_t n) { std::memcpy(to, from, n * sizeof(float)); });
+    });
+  }
+
+  void convolve(const float* map, size_t pixels, const Finish& finish, Pool& pool) const {
+    FloatConv conv;
+    conv.region.origin = origins_.data();
+    conv.region.step = steps_.data();
+    conv.map = map;
+    conv.steps = int32_t(steps_.size());
+    conv.run = run_;
+    conv.weights = weights_.data();
+    conv.finish = finish;
+    const Regions regions(pool.size(), pixels, blocks_, blocks_ * depth_ * kBlock * sizeof(float));
+    pool.each(groups_ * regions.count(), [&](size_t i) {
+      FloatConv part = conv;
+      const size_t group = i / regions.count();
+      regions.set(i % regions.count(), &part.region);
+      part.map += group * depth_ / steps_.size();
+      part.region.block_begin += int32_t(group * blocks_);
+      part.region.block_end += int32_t(group * blocks_);
+      if (part.region.pixel_begin < part.region.pixel_end) kernel_.run(part);
+    });
+  }
+
+  const FloatKernel& kernel_;
+  Geometry geometry_;
+  EndingPlan ending_;
+  size_t groups_, blocks_;  // of channels; blocks of output channels in each
+  size_t depth_ = 0;        // weights of one output channel
+  int32_t run_ = 0;
+  std::vector<int32_t> origins_, steps_;
+  Aligned<float> weights_;
+};
+
+}  // namespace
+
+std::unique_ptr<const Layer> make_float_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
+  if (!kernels.conv) return nullptr;
+  const Shape& in = graph.values[size_t(node.inputs[0])].shape;
+  const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
+  const size_t groups = size_t(node.window.groups);
+  if (groups > 1 && size_t(geometry.out.channels) / groups % kBlock) return nullptr;
+  if (!geometry.fits(size_t(in.channels))) return nullptr;
+  return std::make_unique<FloatLayer>(graph, node, kernels, geometry);
+}
+
+}  // namespace bitedge
