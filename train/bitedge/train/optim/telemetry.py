@@ -183,7 +183,8 @@ class Telemetry:
             hyper |= {key: float(group[key]) for key in (rule_or_none.scheduled if rule_or_none else ())}
         first_group = next(self._binary_groups())[0]
         total = combine(layers)
-        advice = self._persistent(advise(first_group, hyper["tau_s"], total))
+        # after the very first step |s| is the same for all weights, which says nothing about tau
+        advice = self._persistent(advise(first_group, hyper["tau_s"], total) if self.steps > 1 else {})
         self.latest = Report(
             self.steps - 1, tuple(layers), total, hyper, noise_flip_ratio(hyper["gamma"]), tuple(advice.values())
         )
