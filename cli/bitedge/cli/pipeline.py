@@ -121,7 +121,7 @@ def summary(plan: Plan, record: Mapping[str, Any]) -> str:
 def _headline(name: str, result: Mapping[str, Any]) -> str:
     """The one thing to know of a stage."""
     if name == "train":
-        return f"{100 * result['accuracy']:.2f} % on the test images"
+        return f"{100 * result['test']['best']['accuracy']:.2f} % of {result['test']['best']['images']} test images"
     if name == "export":
         return ", ".join(f"{file} {size / 1024:.0f} kB" for file, size in result["files"].items())
     if name == "verify":

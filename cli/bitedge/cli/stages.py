@@ -51,7 +51,7 @@ def train(plan: Plan) -> dict[str, Any]:
     run = fit(
         plan.recipe, out=plan.run, data=plan.data, resume=(plan.run / "recipe.toml").exists(), overrides=plan.overrides
     )
-    return {"accuracy": run.training.get("accuracy"), "folder": str(plan.run)}
+    return {"folder": str(plan.run), **run.training}
 
 
 def export(plan: Plan) -> dict[str, Any]:

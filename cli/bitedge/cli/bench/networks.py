@@ -53,7 +53,7 @@ def build(net: str, folder: Path, *, width: int | None = None, image_size: int |
     """Build a network with random weights, write its run folder and every artifact, and return the export folder."""
     import torch
 
-    from bitedge.export import export_run
+    from bitedge.export import export
     from bitedge.train.assembly import build_network, network_arguments
     from bitedge.train.checkpoint import save_module
     from bitedge.train.recipe import load_recipe
@@ -78,7 +78,15 @@ def build(net: str, folder: Path, *, width: int | None = None, image_size: int |
     }
     (run / "model.json").write_text(json.dumps(about))
     (run / "recipe.toml").write_text(recipe.to_toml())
-    export_run(run, folder / "export")
+    export(
+        module,
+        (3, size, size),
+        folder / "export",
+        labels=about["labels"],
+        preprocessing=about["preprocessing"],
+        name=type(module).__name__,
+        source={"run": "../run", "checkpoint": "best"},
+    )
     return folder / "export"
 
 
