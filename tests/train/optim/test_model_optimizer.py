@@ -181,3 +181,25 @@ def test_groups_can_be_added_later() -> None:
     optimizer.add_param_group({"params": [("late", nn.Parameter(torch.ones(2)))], "rule": "adam", "lr": 0.1})
     assert [group["rule"] for group in optimizer.param_groups] == ["bop", "adam"]
     assert optimizer.param_groups[1]["eps"] == 1e-7
+
+
+@pytest.mark.parametrize("options", [{"capturable": True}, {"foreach": True}, {"compiled": False, "foreach": False}])
+def test_options_change_the_way_and_not_the_result(options: dict[str, Any]) -> None:
+    results = []
+    for chosen in ({}, options):
+        torch.manual_seed(0)
+        model, data = Small(), torch.randn(16, 8)
+        optimizer = ModelOptimizer(model, rule="bop2nd", gamma=0.1, sigma=0.1, tau=0.1, lr=0.01, **chosen)
+        for _ in range(5):
+            optimizer.zero_grad()
+            torch.autograd.backward(model(data).square().mean())
+            optimizer.step()
+        results.append(model.state_dict())
+    assert torch.equal(results[0]["hidden.weight"], results[1]["hidden.weight"])
+    for name in results[0]:
+        torch.testing.assert_close(results[0][name], results[1][name])
+
+
+def test_two_ways_to_run_a_step_are_refused() -> None:
+    with pytest.raises(TrainError, match="foreach and compiled are two ways"):
+        ModelOptimizer(Small(), foreach=True, compiled=True)

@@ -87,6 +87,16 @@ def test_weights_that_are_not_dense() -> None:
     assert bool((weight[1:] == -1).all())
 
 
+@pytest.mark.parametrize("shape", [(), (0,), (3, 0), (1,)])
+def test_scalars_and_empty_weights(shape: tuple[int, ...]) -> None:
+    for optimizer_class in (Bop, Bop2ndOrder):
+        weight = BinaryParameter(torch.ones(shape))
+        optimizer = optimizer_class([weight], gamma=0.5)
+        weight.grad = torch.ones(shape)
+        optimizer.step()
+        assert torch.equal(weight, -torch.ones(shape))
+
+
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
 @pytest.mark.parametrize("case", CASES[:3], ids=IDS[:3])
 def test_state_is_float32_for_every_type_of_weight(case: tuple[type[Any], dict[str, Any]], dtype: torch.dtype) -> None:

@@ -43,8 +43,10 @@ class AdamRule(Rule):
         state["exp_avg_sq"] = torch.zeros_like(parameter, memory_format=torch.preserve_format)
 
     def apply(self, params: list[Tensor], grads: list[Tensor], states: list[ParameterState], group: Group) -> None:
-        """Call torch's functional Adam: the fused one unless the group asks for another."""
-        fused = group["foreach"] is None and not group["capturable"] and not torch.compiler.is_compiling()
+        """Call torch's functional Adam: the fused one, unless the group asks for another or a graph is captured."""
+        # torch refuses `capturable` where there is no graph to capture: on a CPU, outside of a compiled step
+        capturable = group["capturable"] and (torch.compiler.is_compiling() or params[0].device.type != "cpu")
+        fused = group["foreach"] is None and not capturable and not torch.compiler.is_compiling()
         adam(
             params,
             grads,
@@ -60,7 +62,7 @@ class AdamRule(Rule):
             eps=group["eps"],
             maximize=group["maximize"],
             foreach=group["foreach"],
-            capturable=group["capturable"],
+            capturable=capturable,
             fused=fused,
         )
 

@@ -41,6 +41,7 @@ class ModelOptimizer(Optimizer):
         lr, betas, adam_eps, weight_decay: Adam's; the decay is coupled, and spares norms and biases (below two
             dimensions). They hold for latent weights too, except the decay.
         clip: bound of the latent weights.
+        latent: further latent weights, beside those of layers with `latent = True` when a module is given.
         model: with explicit groups, the module whose every trainable parameter has to be claimed by one of them.
         maximize, foreach, capturable: as torch's, for all rules.
         fields: fields of the binary rule: gamma, tau, and for "bop2nd" sigma, eps, mode, threshold; warm_start,

@@ -86,6 +86,12 @@ class BinaryRule(Rule):
         "lr": 1.0,  # never read: torch's schedulers and many trainers expect the key
     }
 
+    def prepare(self, group: Group) -> None:
+        """Check the fields, and that at most one way to run is asked for."""
+        super().prepare(group)
+        if group["foreach"] and group["compiled"]:
+            raise TrainError(f"rule {self.name!r}: foreach and compiled are two ways to run a step, choose one")
+
     def initialize(self, parameter: Tensor, group: Group, state: ParameterState) -> None:
         """Create the gradient average, at zero or warm at `-warm_start·w`, and the flip record where asked."""
         if "exp_avg" not in state:
@@ -122,9 +128,9 @@ def check_binary(parameter: Tensor, name: str) -> None:
 
 def use_foreach(group: Group, params: Iterable[Tensor]) -> bool:
     """Whether to take the multi-tensor path: as the group says, else where launches cost more than memory."""
-    if group["compiled"] or group["foreach"] is not None:
+    if group["foreach"] is not None:
         return bool(group["foreach"])
-    return all(parameter.device.type == "cuda" for parameter in params)
+    return not group["compiled"] and all(parameter.device.type == "cuda" for parameter in params)
 
 
 def float_grads(grads: Iterable[Tensor], maximize: bool) -> list[Tensor]:
