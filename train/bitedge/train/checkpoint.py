@@ -57,7 +57,10 @@ def load_module(path: Path, module: nn.Module) -> None:
     wrong = sorted(set(state) ^ set(expected)) or sorted(n for n in state if state[n].shape != expected[n].shape)
     if wrong:
         raise TrainError(f"{path} does not hold this network's weights: {wrong[0]} and {len(wrong) - 1} more differ")
-    module.load_state_dict(state)
+    try:
+        module.load_state_dict(state)
+    except RuntimeError as error:  # a layer refused its weights: the last line says which and why
+        raise TrainError(f"{path}: {str(error).splitlines()[-1].strip()}") from error
 
 
 def save_state(path: Path, state: dict[str, Any]) -> None:

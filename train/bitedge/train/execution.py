@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
+import torch.utils.deterministic as memory
 
 from bitedge.train.recipe import Execution
 
@@ -34,14 +35,16 @@ def settings(execution: Execution, device: torch.device) -> Iterator[None]:
             stacklevel=3,
         )
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    fill = memory.fill_uninitialized_memory  # type: ignore[attr-defined]
     precision = torch.get_float32_matmul_precision()
     cudnn = torch.backends.cudnn
-    tf32, benchmark = (cudnn.allow_tf32, cudnn.benchmark) if device.type == "cuda" else (None, None)
+    tf32, benchmark = (cudnn.allow_tf32, cudnn.benchmark) if device.type == "cuda" else (False, False)
     if execution.threads:
         torch.set_num_threads(execution.threads)
     if execution.deterministic:
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
         torch.use_deterministic_algorithms(True, warn_only=True)
+        memory.fill_uninitialized_memory = False  # type: ignore[attr-defined]  # costs a write per tensor
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")
         cudnn.allow_tf32, cudnn.benchmark = True, not execution.deterministic
@@ -50,6 +53,7 @@ def settings(execution: Execution, device: torch.device) -> Iterator[None]:
     finally:
         torch.set_num_threads(threads)
         torch.use_deterministic_algorithms(deterministic, warn_only=True)
+        memory.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
         if device.type == "cuda":
             torch.set_float32_matmul_precision(precision)
             cudnn.allow_tf32, cudnn.benchmark = tf32, benchmark

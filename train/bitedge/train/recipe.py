@@ -21,12 +21,28 @@ RECIPES = Path(__file__).parent / "recipes"
 Rule = Literal["bop2nd", "bop", "latent"]
 Mode = Literal["biased", "unbiased", "adam"]
 
+NEEDED_FIELDS: dict[str, tuple[str, ...]] = {
+    "bop2nd": ("mode", "gamma", "sigma", "tau"),
+    "bop": ("gamma", "tau"),
+    "latent": (),
+    "exponential": ("factor", "every"),
+}
+OPTIONAL_FIELDS: dict[str, tuple[str, ...]] = {
+    "bop2nd": ("threshold", "warm_start"),
+    "bop": ("warm_start",),
+    "latent": (),
+    "polynomial": ("power",),
+    "cosine": ("log",),
+    "exponential": ("staircase",),
+}
+"""Fields of a rule or of a kind of schedule, next to those that all of them have."""
+
 
 @dataclass(frozen=True)
-class Schedule:
+class ScheduleRecipe:
     """A hyper-parameter that changes at every step; plain numbers are constants.
 
-    `linear`, `polynomial`, `geometric` and `cosine` go from `start` to `end` over the whole run (or `epochs`);
+    `linear`, `polynomial`, `geometric` and `cosine` go from `start` to `end` over the whole run;
     `exponential` multiplies `start` by `factor` every `every` epochs, at once (`staircase`) or smoothly.
     """
 
@@ -37,14 +53,13 @@ class Schedule:
     factor: float | None = None
     every: float | None = None
     staircase: bool | None = None
+    log: bool | None = None
 
     def check(self, key: str) -> None:
         """Refuse a schedule whose fields do not fit its kind."""
-        needed = ("factor", "every") if self.kind == "exponential" else ("end",)
-        allowed = {"exponential": {"factor", "every", "staircase"}, "polynomial": {"end", "power"}}.get(
-            self.kind, {"end"}
-        )
-        for name in ("end", "power", "factor", "every", "staircase"):
+        needed = NEEDED_FIELDS.get(self.kind, ("end",))
+        allowed = {*needed, *OPTIONAL_FIELDS.get(self.kind, ())}
+        for name in ("end", "power", "factor", "every", "staircase", "log"):
             given = getattr(self, name) is not None
             if name in needed and not given:
                 raise TrainError(f"{key}.{name} is missing: a {self.kind} schedule needs {' and '.join(needed)}")
@@ -79,12 +94,12 @@ class NetworkRecipe:
 
 
 @dataclass(frozen=True)
-class Switch:
+class SwitchRecipe:
     """Go on with Bop from the start of this epoch: the paper's own suggestion for the last part of a run."""
 
     epoch: int
-    gamma: float | Schedule
-    tau: float | Schedule
+    gamma: float | ScheduleRecipe
+    tau: float | ScheduleRecipe
 
 
 @dataclass(frozen=True)
@@ -95,35 +110,38 @@ class OptimizerRecipe:
     """
 
     rule: Rule
-    lr: float | Schedule
+    lr: float | ScheduleRecipe
     mode: Mode | None = None
-    gamma: float | Schedule | None = None
-    sigma: float | Schedule | None = None
-    tau: float | Schedule | None = None
+    gamma: float | ScheduleRecipe | None = None
+    sigma: float | ScheduleRecipe | None = None
+    tau: float | ScheduleRecipe | None = None
+    threshold: Literal["absolute", "noise"] | None = None
+    warm_start: float | None = None
     eps: float = 1e-10
     adam_eps: float = 1e-7
     weight_decay: float = 0.0  # of the real weights with two or more axes: convolutions and dense layers
     clip: float = 1.0
-    switch: Switch | None = None
+    switch: SwitchRecipe | None = None
 
     def check(self) -> None:
         """Refuse hyper-parameters which the rule lacks or does not know."""
-        own = {"bop2nd": {"mode", "gamma", "sigma", "tau"}, "bop": {"gamma", "tau"}, "latent": set()}[self.rule]
-        for name in ("mode", "gamma", "sigma", "tau"):
+        needed = NEEDED_FIELDS[self.rule]
+        allowed = (*needed, *OPTIONAL_FIELDS[self.rule])
+        for name in ("mode", "gamma", "sigma", "tau", "threshold", "warm_start"):
             given = getattr(self, name) is not None
-            if name in own and not given:
-                raise TrainError(f"optimizer.{name} is missing: rule {self.rule!r} needs {', '.join(sorted(own))}")
-            if given and name not in own:
+            if name in needed and not given:
+                raise TrainError(f"optimizer.{name} is missing: rule {self.rule!r} needs {', '.join(needed)}")
+            if given and name not in allowed:
                 raise TrainError(f"optimizer.{name} has no meaning for rule {self.rule!r}: remove it")
         if self.switch is not None and self.rule != "bop2nd":
             raise TrainError(f"optimizer.switch goes from 'bop2nd' to Bop, not from {self.rule!r}: remove it")
         for name, value in self.scheduled().items():
-            if isinstance(value, Schedule):
+            if isinstance(value, ScheduleRecipe):
                 value.check(f"optimizer.{name}")
             elif value < 0:
                 raise TrainError(f"optimizer.{name} = {value}: expected 0 or more")
 
-    def scheduled(self) -> dict[str, float | Schedule]:
+    def scheduled(self) -> dict[str, float | ScheduleRecipe]:
         """Return the hyper-parameters that may follow a schedule, by name."""
         values = {"gamma": self.gamma, "sigma": self.sigma, "tau": self.tau, "lr": self.lr}
         if self.switch is not None:
@@ -143,6 +161,7 @@ class Execution:
     deterministic: bool = True
     threads: int = 0  # 0: as torch chooses
     checkpoint_steps: int = 0  # next to the checkpoint of every epoch, one every so many steps
+    telemetry_steps: int = 20  # observe one optimizer step of so many; 0: none
     hash_steps: int = 100  # several processes: compare the binary weights every so many steps
 
 
@@ -175,6 +194,7 @@ class Recipe:
             ("data.workers", self.data.workers, 0),
             ("execution.threads", self.execution.threads, 0),
             ("execution.checkpoint_steps", self.execution.checkpoint_steps, 0),
+            ("execution.telemetry_steps", self.execution.telemetry_steps, 0),
             ("execution.hash_steps", self.execution.hash_steps, 1),
         ):
             if value is not None and value < least:

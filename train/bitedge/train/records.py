@@ -17,7 +17,7 @@ Record = TypeVar("Record")
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Return ", did you mean X?" for the closest known name, or the list of names when none is close."""
+    """Return "did you mean X?" for the closest known name, or the list of names when none is close."""
     names = sorted(known)
     close = difflib.get_close_matches(name, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
@@ -62,8 +62,9 @@ def _convert(hint: Any, value: Any, key: str) -> Any:
     if origin is Literal and value in typing.get_args(hint):
         return value
     if origin is Literal and isinstance(value, str):
-        choices = [str(choice) for choice in typing.get_args(hint)]
-        raise TrainError(f"{key} = {value!r}: expected {_spell(hint)}; {nearest(value, choices)}")
+        close = difflib.get_close_matches(value, [str(choice) for choice in typing.get_args(hint)], n=1)
+        advice = f"; did you mean {close[0]!r}?" if close else ""
+        raise TrainError(f"{key} = {value!r}: expected {_spell(hint)}{advice}")
     if origin is dict and isinstance(value, Mapping):
         return dict(value)
     if hint is float and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):

@@ -54,7 +54,7 @@ class Session:
         layout = torch.channels_last if recipe.execution.channels_last else torch.contiguous_format
         module = build_network(recipe.network.name, self.arguments).to(group.device, memory_format=layout)  # type: ignore[call-overload]
         if recipe.execution.sync_batchnorm and group.world > 1:
-            module = nn.SyncBatchNorm.convert_sync_batchnorm(module)
+            module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         self.module: nn.Module = module
         self.batches = self.dataset.loader(
             "train",
@@ -65,8 +65,8 @@ class Session:
             rank=group.rank,
             world=group.world,
         )
-        self.optimization = Optimization(recipe, self.module, len(self.batches))
-        self.scaler = torch.amp.GradScaler(enabled=recipe.execution.precision == "fp16" and group.device.type == "cuda")
+        watch = recipe.execution.telemetry_steps if group.leads else 0
+        self.optimization = Optimization(recipe, self.module, len(self.batches), watch=watch)
         self.epoch = 0  # finished epochs
         self.step = 0  # finished steps of the current epoch
         self.seconds = 0.0
@@ -143,8 +143,8 @@ class Session:
         with self._autocast():
             logits = network(images)
         loss = F.cross_entropy(logits.float(), labels)
-        self.scaler.scale(loss).backward()
-        self.optimization.step(self.scaler)
+        self.optimization.backward(loss)
+        self.optimization.step()
         self.sums[0] += loss.detach() * len(labels)
         self.sums[1] += (logits.detach().argmax(1) == labels).sum()
         self.sums[2] += len(labels)
@@ -175,7 +175,9 @@ class Session:
         if (score.accuracy, -score.loss) > (self.best["accuracy"], -self.best["loss"]):
             self.best = dict(self.last)
         row |= {"loss": score.loss, "accuracy": score.accuracy, "top5": score.top5, "split": self.selected_on}
-        return row | self.optimization.telemetry(self.report)
+        for advice in self.optimization.advice():
+            self.report.note(f"warning: {advice}")
+        return row | self.optimization.epoch_figures()
 
     def _score(self, split: str) -> Score:
         loader = self.dataset.loader(
@@ -205,7 +207,6 @@ class Session:
             "last": self.last,
             "module": self.module.state_dict(),
             "optimization": self.optimization.state_dict(),
-            "scaler": self.scaler.state_dict(),
             "random": random_state(self.group.device),
         }
         save_state(self.folder / "state.pt", state)
@@ -219,7 +220,6 @@ class Session:
             self.sums.copy_(state["sums"])
         self.module.load_state_dict(state["module"])
         self.optimization.load_state_dict(state["optimization"])
-        self.scaler.load_state_dict(state["scaler"])
         restore_random_state(state["random"], self.group.device)
         self.report.note(f"resuming {self.folder} after epoch {self.epoch}, step {self.step}")
 

@@ -6,6 +6,7 @@ so a run that was killed and resumed ends with the same weights, bit for bit on 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -41,6 +42,8 @@ def fit(
     root = None if data is None else Path(data).resolve()
     if needs_folder(resolved.data) and root is None:
         raise TrainError(f"recipe {resolved.name!r} reads {resolved.data.name} images from a folder: give --data DIR")
+    if resume and is_finished(folder, resolved):
+        return load_run(folder)
     with join(resolved.execution.device) as group, settings(resolved.execution, group.device):
         report = Silent() if not group.leads else progress or default_progress()
         try:
@@ -52,6 +55,16 @@ def fit(
         finally:
             report.close()
         return load_run(folder)
+
+
+def is_finished(folder: Path, recipe: Recipe) -> bool:
+    """Whether a folder holds this very run, complete and measured."""
+    try:
+        about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
+        same = (folder / "recipe.toml").read_text(encoding="utf-8") == recipe.to_toml()
+    except (OSError, json.JSONDecodeError):
+        return False
+    return same and about["training"]["test"] is not None
 
 
 def prepare_folder(folder: Path, recipe: Recipe, resume: bool, report: Progress) -> None:
