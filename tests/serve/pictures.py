@@ -14,9 +14,10 @@ def pixels(seed: int = 0, height: int = 32, width: int = 32) -> NDArray[np.uint8
     return np.random.default_rng(seed).integers(0, 256, (height, width, 3), dtype=np.uint8)
 
 
-def encoded(array: NDArray[np.uint8], format: str = "PNG", **options: Any) -> bytes:
+def encoded(picture: NDArray[Any] | Image.Image, format: str = "PNG", **options: Any) -> bytes:
     file = io.BytesIO()
-    Image.fromarray(array).save(file, format=format, **options)
+    image = picture if isinstance(picture, Image.Image) else Image.fromarray(picture)
+    image.save(file, format=format, **options)
     return file.getvalue()
 
 

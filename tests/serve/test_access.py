@@ -64,6 +64,7 @@ def test_metrics_and_the_page_can_be_switched_off(make_client: Callable[..., Tes
     client = make_client(metrics="off", page=False)
     assert client.get("/metrics").status_code == 403
     assert client.get("/").status_code == 404
+    assert make_client(metrics="key").get("/metrics").status_code == 403, "without keys nobody has one"
 
 
 def test_another_sites_page_cannot_unload_a_model(make_client: Callable[..., TestClient]) -> None:

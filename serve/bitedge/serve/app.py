@@ -13,6 +13,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
 from bitedge.serve import classify, inference, openapi, operations
+from bitedge.serve.access import closed_scopes
 from bitedge.serve.classify import json_response
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
@@ -64,7 +65,7 @@ def create_app(config: ServeConfig, store: ModelStore | None = None) -> FastAPI:
     for module in (classify, inference, operations):
         app.include_router(module.routes(service))
     app.include_router(operations.page_routes(service))
-    app.openapi = lambda: openapi.complete(app, keys=bool(service.keys))  # type: ignore[method-assign]
+    app.openapi = lambda: openapi.complete(app, closed=closed_scopes(service))  # type: ignore[method-assign]
     return app
 
 

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from typing import TYPE_CHECKING
 
-from starlette.datastructures import Headers, UploadFile
-from starlette.formparsers import MultiPartException, MultiPartParser
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from bitedge.serve.errors import ImageError, MediaTypeError, ServeError
 from bitedge.serve.images import MEDIA_TYPES
 from bitedge.serve.service import Service
+
+if TYPE_CHECKING:
+    from python_multipart.multipart import MultipartCallbacks
 
 # What a raw body may call itself; the bytes decide. curl --data-binary says the last one unless told otherwise.
 RAW_TYPES = frozenset(
@@ -18,10 +21,52 @@ RAW_TYPES = frozenset(
 )
 
 
-class MemoryParser(MultiPartParser):
-    """Keeps every part in memory: the body already is, and a container may have no disk to write to."""
+PART_NAMES = frozenset((b"image", b"images", b"image[]", b"file", b"files", b"files[]"))
+MAX_PARTS = 4096
 
-    spool_max_size = 1 << 31
+
+class PartCollector:
+    """Collects the parts of a multipart body that are images: named so, or sent with a file name.
+
+    Every part stays in memory: the body already is, and a container may have no disk to write to.
+    """
+
+    def __init__(self) -> None:
+        self.images: list[bytes] = []
+        self._parts = 0
+        self._data = bytearray()
+        self._name = bytearray()
+        self._value = bytearray()
+        self._wanted = False
+
+    def callbacks(self) -> MultipartCallbacks:
+        """The functions that the parser calls."""
+        return {
+            "on_part_begin": self._begin,
+            "on_header_field": lambda data, start, end: self._name.extend(data[start:end]),
+            "on_header_value": lambda data, start, end: self._value.extend(data[start:end]),
+            "on_header_end": self._end_of_header,
+            "on_part_data": lambda data, start, end: self._data.extend(data[start:end]),
+            "on_part_end": self._end,
+        }
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise ServeError(f"a form may have {MAX_PARTS} parts")
+        self._data.clear()
+        self._wanted = False
+
+    def _end_of_header(self) -> None:
+        if self._name.lower() == b"content-disposition":
+            _, options = parse_options_header(bytes(self._value))
+            self._wanted = b"filename" in options or options.get(b"name") in PART_NAMES
+        self._name.clear()
+        self._value.clear()
+
+    def _end(self) -> None:
+        if self._wanted:
+            self.images.append(bytes(self._data))
 
 
 def media_type(request: Request) -> str:
@@ -36,7 +81,9 @@ async def read_images(request: Request, service: Service, *, several: bool) -> l
     """The images of a request, in order."""
     kind = media_type(request)
     if kind == "multipart/form-data":
-        images = await read_parts(request.headers, await service.read_body(request), service.config.max_images)
+        images = read_parts(
+            request.headers["content-type"], await service.read_body(request), service.config.max_images
+        )
         if not several and len(images) > 1:
             raise ServeError(f"expected one image, got {len(images)}; POST /v1/classify/batch takes several")
         return images
@@ -49,22 +96,20 @@ async def read_images(request: Request, service: Service, *, several: bool) -> l
     return [body]
 
 
-async def read_parts(headers: Headers, body: bytes, max_images: int) -> list[bytes]:
-    """The file parts of a multipart body."""
-
-    async def stream() -> AsyncGenerator[bytes, None]:
-        yield body
-
+def read_parts(content_type: str, body: bytes, max_images: int) -> list[bytes]:
+    """The images of a multipart body."""
+    boundary = parse_options_header(content_type)[1].get(b"boundary")
+    if not boundary:
+        raise ServeError("the multipart form cannot be read: its content type names no boundary")
+    collector = PartCollector()
     try:
-        form = await MemoryParser(headers, stream(), max_files=max_images, max_fields=16, max_part_size=4096).parse()
-    except MultiPartException as error:
-        raise ServeError(f"the multipart form cannot be read: {error.message}") from None
-    except (ValueError, KeyError, UnicodeError) as error:
-        raise ServeError(f"the multipart form cannot be read: {error}") from None
-    try:
-        images = [await value.read() for _, value in form.multi_items() if isinstance(value, UploadFile)]
-    finally:
-        await form.close()
-    if not images:
-        raise ServeError("expected a form with image files, got none; send each as a file part named image")
-    return images
+        parser = MultipartParser(boundary, collector.callbacks())
+        parser.write(body)
+        parser.finalize()
+    except FormParserError as error:
+        raise ServeError(f"the multipart form cannot be read: {str(error)[:200]}") from None
+    if not collector.images:
+        raise ServeError("expected a form with images, got none; send each as a part named image")
+    if len(collector.images) > max_images:
+        raise ServeError(f"expected at most {max_images} images, got {len(collector.images)}; send several requests")
+    return collector.images

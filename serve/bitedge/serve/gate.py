@@ -15,8 +15,9 @@ from dataclasses import dataclass
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from bitedge.serve.access import check_admin, closed_scopes, presented_key, scope_of
 from bitedge.serve.auth import authorize
-from bitedge.serve.errors import ForbiddenError, ServeError
+from bitedge.serve.errors import ServeError
 from bitedge.serve.service import ClientGoneError, Service, too_large
 
 access_log = logging.getLogger("bitedge.serve.access")
@@ -36,7 +37,6 @@ SECURITY_HEADERS = [
     (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
 ]
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-OPEN_PATHS = frozenset(("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready"))
 INFERENCE = re.compile(r"/v1/(classify|preview)|/v2/models/[^/]+(/versions/[^/]+)?/infer$")
 
 
@@ -52,21 +52,13 @@ class Passage:
     model: str = ""
 
 
-def scope_of(path: str) -> str | None:
-    """Which permission a path needs; None: open to all."""
-    if path in OPEN_PATHS or path.startswith("/static/"):
-        return None
-    if path == "/metrics":
-        return "metrics"
-    return "admin" if path.startswith("/v2/repository/models/") else "infer"
-
-
 class Gate:
     """ASGI middleware around the whole application."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app = app
         self._service = service
+        self._closed = closed_scopes(service)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -112,7 +104,7 @@ class Gate:
         needed = scope_of(path)
         if needed == "admin":
             check_admin(service, headers)
-        if needed is not None and self._needs_key(needed):
+        if needed in self._closed:
             passage.caller = authorize(service.keys, presented_key(headers), needed).name
         if needed == "infer" and service.limiter is not None:
             service.limiter.take(passage.caller)
@@ -121,11 +113,6 @@ class Gate:
             raise too_large(service.config.max_body_bytes)
         if scope["method"] == "POST" and INFERENCE.match(path):
             service.batcher.check_room()
-
-    def _needs_key(self, needed: str) -> bool:
-        config = self._service.config
-        policy = {"metrics": config.metrics, "admin": config.admin}.get(needed, "key" if self._service.keys else "open")
-        return policy == "key" and bool(self._service.keys)
 
     def _record(self, scope: Scope, passage: Passage) -> None:
         service = self._service
@@ -149,26 +136,6 @@ class Gate:
             access_log.info("request", extra={key: value for key, value in fields.items() if value != ""})
         if passage.status in (429, 503) and passage.reason:
             service.metrics.shed.labels(passage.reason).inc()
-
-
-def presented_key(headers: dict[bytes, bytes]) -> str | None:
-    """The key in `Authorization: Bearer` or `X-API-Key`."""
-    scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
-    if scheme.lower() == b"bearer":
-        return value.strip().decode("latin-1")
-    return headers.get(b"x-api-key", b"").decode("latin-1") or None
-
-
-def check_admin(service: Service, headers: dict[bytes, bytes]) -> None:
-    """Loading and unloading: only when it is switched on, and never from a page of another site."""
-    policy = service.config.admin
-    if policy == "off" or (policy == "key" and not service.keys):
-        raise ForbiddenError(
-            "models are loaded from their folder; start with --admin open, or with API keys, to allow this"
-        )
-    origin = headers.get(b"origin")
-    if origin is not None and origin.partition(b"://")[2] != headers.get(b"host"):
-        raise ForbiddenError("this may not be called from another site's page")
 
 
 async def answer_error(send: Send, passage: Passage, error: ServeError) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from fastapi import FastAPI
 
+from bitedge.serve.access import scope_of
 from bitedge.serve.images import MEDIA_TYPES
 from bitedge.serve.schemas import Error
 
@@ -52,8 +53,8 @@ def images_body(*, several: bool) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": content}}
 
 
-def complete(app: FastAPI, *, keys: bool) -> dict[str, Any]:
-    """Generate the document once, without FastAPI's own error schema, and with the keys where they are needed."""
+def complete(app: FastAPI, *, closed: frozenset[str]) -> dict[str, Any]:
+    """Generate the document once, without FastAPI's own error schema, and with keys on the closed scopes' paths."""
     if app.openapi_schema:
         return app.openapi_schema
     document = FastAPI.openapi(app)
@@ -62,23 +63,16 @@ def complete(app: FastAPI, *, keys: bool) -> dict[str, Any]:
     for path, operations in document["paths"].items():
         for operation in operations.values():
             operation["responses"].pop("422", None)
-            if keys and needs_key(path):
+            if scope_of(path) in closed:
                 operation["security"] = [{"bearer": []}, {"header": []}]
                 operation["responses"].update(error_responses(401, 403))
-    if keys:
+    if closed:
         document.setdefault("components", {})["securitySchemes"] = {
             "bearer": {"type": "http", "scheme": "bearer"},
             "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
         }
     app.openapi_schema = document
     return document
-
-
-def needs_key(path: str) -> bool:
-    """Whether a path is closed once keys are configured."""
-    from bitedge.serve.gate import scope_of
-
-    return scope_of(path) in ("infer", "admin")
 
 
 def error_responses(*statuses: int) -> dict[str, Any]:

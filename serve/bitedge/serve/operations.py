@@ -45,8 +45,9 @@ def routes(service: Service) -> APIRouter:
         responses={200: {"content": TEXT}, **errors(401, 403)},
     )
     async def metrics() -> Response:
-        if service.config.metrics == "off":
-            raise ForbiddenError("metrics are switched off")
+        policy = service.config.metrics
+        if policy == "off" or (policy == "key" and not service.keys):
+            raise ForbiddenError("metrics are switched off; start with --metrics open, or with API keys, to allow this")
         service.metrics.pending.set(service.batcher.pending)
         return Response(await service.off_loop(service.metrics.exposition), media_type=CONTENT_TYPE)
 
