@@ -12,7 +12,7 @@ from typing import Any
 
 from bitedge.cli.errors import CommandError
 from bitedge.cli.output import emit, note, table, write_atomically
-from bitedge.cli.stages import STAGES, Plan, StageFailed
+from bitedge.cli.stages import STAGES, Plan, Stage, StageFailed
 
 NAMES = tuple(stage.name for stage in STAGES)
 
@@ -36,25 +36,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def pipeline(
-    plan: Plan, *, start: str | None = None, until: str = NAMES[-1], say: Callable[[str], None] = note
+    plan: Plan,
+    *,
+    start: str | None = None,
+    until: str = NAMES[-1],
+    stages: Sequence[Stage] = STAGES,
+    say: Callable[[str], None] = note,
 ) -> dict[str, Any]:
     """Run the stages and return the record that is also kept in `pipeline.json`.
 
-    Every stage is skipped when the record says that it was done for the same recipe, data and overrides and no
-    earlier stage ran anew; `start` forces a stage and all after it.
+    A stage is skipped when the record says that it was done for the same recipe, data and overrides and no earlier
+    stage ran anew. `start` skips all stages before it, and does it and all after it again.
     """
-    first, last = NAMES.index(start) if start else len(NAMES), NAMES.index(until)
-    if start and first > last:
+    first, last = NAMES.index(start or NAMES[0]), NAMES.index(until)
+    if first > last:
         raise CommandError(f"--from {start} comes after --until {until}; the stages are {', '.join(NAMES)}")
     plan.out.mkdir(parents=True, exist_ok=True)
     path = plan.out / "pipeline.json"
     asked = _fingerprint(plan)
     record = _read(path, asked)
     anew = False
-    for number, stage in enumerate(STAGES[: last + 1]):
-        done = record["stages"].get(stage.name)
-        if done and done["status"] == "done" and number < first and not anew:
-            say(f"[{number + 1}/{last + 1}] {stage.name}: already done")
+    for number, stage in enumerate(stages[: last + 1]):
+        done = record["stages"].get(stage.name, {}).get("status") == "done"
+        if number < first or (done and start is None and not anew):
+            say(f"[{number + 1}/{last + 1}] {stage.name}: {'already done' if done else 'skipped'}")
             continue
         anew = True
         say(f"[{number + 1}/{last + 1}] {stage.name}: {stage.command(plan)}")
@@ -120,6 +125,8 @@ def summary(plan: Plan, record: Mapping[str, Any]) -> str:
 
 def _headline(name: str, result: Mapping[str, Any]) -> str:
     """The one thing to know of a stage."""
+    if "reason" in result:
+        return str(result["reason"])
     if name == "train":
         return f"{100 * result['test']['best']['accuracy']:.2f} % of {result['test']['best']['images']} test images"
     if name == "export":
