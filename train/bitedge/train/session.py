@@ -53,7 +53,9 @@ class Session:
         self.arguments = network_arguments(recipe, len(self.dataset.labels), height)
         layout = torch.channels_last if recipe.execution.channels_last else torch.contiguous_format
         module = build_network(recipe.network.name, self.arguments).to(group.device, memory_format=layout)  # type: ignore[call-overload]
-        if recipe.execution.sync_batchnorm and group.world > 1:
+        if recipe.execution.sync_batchnorm:
+            if group.device.type != "cuda":
+                raise TrainError("execution.sync_batchnorm needs GPUs: torch has it for CUDA only; set it to false")
             module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
         self.module: nn.Module = module
         self.batches = self.dataset.loader(
