@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <cstring>
 
+#include "sha256_compress.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#endif
+
 namespace bitedge {
 namespace {
-
-constexpr uint32_t kRound[64] = {
-    0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-    0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-    0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-    0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-    0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-    0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-    0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-    0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
 
 uint32_t rotate(uint32_t x, int n) { return (x >> n) | (x << (32 - n)); }
 
@@ -22,9 +20,35 @@ uint32_t big_endian(const uint8_t* p) {
   return uint32_t(p[0]) << 24 | uint32_t(p[1]) << 16 | uint32_t(p[2]) << 8 | uint32_t(p[3]);
 }
 
+// One round; the eight variables change places from call to call instead of being moved.
+void step(uint32_t a, uint32_t b, uint32_t c, uint32_t& d, uint32_t e, uint32_t f, uint32_t g, uint32_t& h,
+          uint32_t x) {
+  const uint32_t first =
+      h + (rotate(e, 6) ^ rotate(e, 11) ^ rotate(e, 25)) + ((e & f) ^ (~e & g)) + x;  // x: round constant and word
+  d += first;
+  h = first + (rotate(a, 2) ^ rotate(a, 13) ^ rotate(a, 22)) + ((a & b) ^ (a & c) ^ (b & c));
+}
+
+#if defined(__x86_64__)
+bool cpu_has_sha() {
+  uint32_t a, b, c, d;
+  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c >> 9 & 1) || !(c >> 19 & 1)) return false;  // SSSE3, SSE4.1
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && (b >> 29 & 1);
+}
+#elif defined(__aarch64__) && defined(__linux__)
+bool cpu_has_sha() {
+  constexpr unsigned long kHwcapSha2 = 1ul << 6;
+  return (getauxval(AT_HWCAP) & kHwcapSha2) != 0;
+}
+#elif defined(__APPLE__) && defined(__aarch64__)
+bool cpu_has_sha() { return true; }
+#else
+bool cpu_has_sha() { return false; }
+#endif
+
 }  // namespace
 
-void Sha256::compress(const uint8_t* blocks, size_t count) {
+void sha256_portable(uint32_t* state, const uint8_t* blocks, size_t count) {
   for (; count > 0; --count, blocks += 64) {
     uint32_t w[64];
     for (int i = 0; i < 16; ++i) w[i] = big_endian(blocks + 4 * i);
@@ -33,23 +57,34 @@ void Sha256::compress(const uint8_t* blocks, size_t count) {
       const uint32_t s1 = rotate(w[i - 2], 17) ^ rotate(w[i - 2], 19) ^ (w[i - 2] >> 10);
       w[i] = w[i - 16] + s0 + w[i - 7] + s1;
     }
-    uint32_t v[8];
-    std::copy(state_, state_ + 8, v);
-    for (int i = 0; i < 64; ++i) {
-      const uint32_t s1 = rotate(v[4], 6) ^ rotate(v[4], 11) ^ rotate(v[4], 25);
-      const uint32_t choice = (v[4] & v[5]) ^ (~v[4] & v[6]);
-      const uint32_t first = v[7] + s1 + choice + kRound[i] + w[i];
-      const uint32_t s0 = rotate(v[0], 2) ^ rotate(v[0], 13) ^ rotate(v[0], 22);
-      const uint32_t majority = (v[0] & v[1]) ^ (v[0] & v[2]) ^ (v[1] & v[2]);
-      std::copy_backward(v, v + 7, v + 8);
-      v[4] += first;
-      v[0] = first + s0 + majority;
+    uint32_t a = state[0], b = state[1], c = state[2], d = state[3];
+    uint32_t e = state[4], f = state[5], g = state[6], h = state[7];
+    for (int i = 0; i < 64; i += 8) {
+      const uint32_t* k = kSha256Round + i;
+      step(a, b, c, d, e, f, g, h, k[0] + w[i]);
+      step(h, a, b, c, d, e, f, g, k[1] + w[i + 1]);
+      step(g, h, a, b, c, d, e, f, k[2] + w[i + 2]);
+      step(f, g, h, a, b, c, d, e, k[3] + w[i + 3]);
+      step(e, f, g, h, a, b, c, d, k[4] + w[i + 4]);
+      step(d, e, f, g, h, a, b, c, k[5] + w[i + 5]);
+      step(c, d, e, f, g, h, a, b, k[6] + w[i + 6]);
+      step(b, c, d, e, f, g, h, a, k[7] + w[i + 7]);
     }
-    for (int i = 0; i < 8; ++i) state_[i] += v[i];
+    const uint32_t after[8] = {a, b, c, d, e, f, g, h};
+    for (int i = 0; i < 8; ++i) state[i] += after[i];
   }
 }
 
+Sha256Compress best_sha256() {
+  static const Sha256Compress best = [] {
+    const Sha256Compress native = kSha256X86 ? kSha256X86 : kSha256Arm;
+    return native && cpu_has_sha() ? native : sha256_portable;
+  }();
+  return best;
+}
+
 void Sha256::update(const void* data, size_t size) {
+  const Sha256Compress compress = best_sha256();
   const auto* bytes = static_cast<const uint8_t*>(data);
   total_ += size;
   if (buffered_ > 0) {
@@ -59,10 +94,9 @@ void Sha256::update(const void* data, size_t size) {
     bytes += fill;
     size -= fill;
     if (buffered_ < sizeof buffer_) return;
-    compress(buffer_, 1);
-    buffered_ = 0;
+    compress(state_, buffer_, 1);
   }
-  compress(bytes, size / 64);
+  compress(state_, bytes, size / 64);
   buffered_ = size % 64;
   if (buffered_ > 0) std::memcpy(buffer_, bytes + size - buffered_, buffered_);
 }

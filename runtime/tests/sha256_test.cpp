@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "check.h"
+#include "sha256_compress.h"
 
 using bitedge::Sha256;
 
@@ -32,5 +33,19 @@ TEST(does_not_depend_on_how_the_bytes_arrive) {
   for (size_t length : {1, 54, 55, 56, 57, 63, 64, 65, 119, 120, 127, 128, 129, 300}) {
     const std::string part = text.substr(0, length), whole = hash(part, length);
     for (size_t piece : {1, 3, 63, 64, 65}) CHECK_EQ(hash(part, piece), whole);
+  }
+}
+
+TEST(the_portable_code_agrees_with_what_the_cpu_has) {
+  std::cout << "     covered: portable" << (bitedge::best_sha256() == bitedge::sha256_portable ? "" : ", native")
+            << "\n";
+  uint8_t blocks[5 * 64];
+  for (size_t i = 0; i < sizeof blocks; ++i) blocks[i] = static_cast<uint8_t>(i * 37 + i / 64);
+  for (size_t count = 0; count <= 5; ++count) {
+    uint32_t one[8] = {1, 2, 3, 4, 5, 6, 7, 0xffffffff}, other[8];
+    std::copy(one, one + 8, other);
+    bitedge::sha256_portable(one, blocks, count);
+    bitedge::best_sha256()(other, blocks, count);
+    CHECK(std::equal(one, one + 8, other));
   }
 }
