@@ -63,6 +63,7 @@ inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
 #include "conv.inl"
 #include "image.inl"
 #include "rows.inl"
+#include "winograd.inl"
 
 namespace bitedge {
 
@@ -70,6 +71,7 @@ const BinaryKernel kAvx2Binary = {
     "2x16", Grouping::kPairs, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kAvx2Image = {"4x16", 0, run_image_conv};
 const FloatKernel kAvx2Float = {"6x16", run_float_conv};
+const StemKernel kAvx2Stem = {"winograd 6x16", run_stem};
 const RowKernels kAvx2Rows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 
 }  // namespace bitedge

@@ -57,6 +57,7 @@ inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
 #include "conv.inl"
 #include "image.inl"
 #include "rows.inl"
+#include "winograd.inl"
 
 namespace bitedge {
 
@@ -64,6 +65,7 @@ const BinaryKernel kAvx512Binary = {
     "4x16", Grouping::kPairs, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kAvx512Image = {"4x64", 0, run_image_conv};
 const FloatKernel kAvx512Float = {"6x64", run_float_conv};
+const StemKernel kAvx512Stem = {"winograd 6x64", run_stem};
 const RowKernels kAvx512Rows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 
 }  // namespace bitedge

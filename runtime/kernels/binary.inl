@@ -63,6 +63,8 @@ void run_binary_conv(const BinaryConv& c) {
   switch (ending_of(c.finish)) {
     case Ending::kThreshold:
       return binary_conv<Ending::kThreshold>(c);
+    case Ending::kScale:
+      return binary_conv<Ending::kScale>(c);
     case Ending::kResidual:
       return binary_conv<Ending::kResidual>(c);
     default:

@@ -54,6 +54,7 @@ void float_conv(const FloatConv& c) {
   int32_t block = c.region.block_begin;
   if (c.region.pixel_end - c.region.pixel_begin == 1) float_blocks<1, kFloatStream, kEnding>(c, &block);
   float_blocks<kFloatPixels, kFloatBlocks, kEnding>(c, &block);
+  if constexpr (kFloatBlocks > 2) float_blocks<kFloatPixels, 2, kEnding>(c, &block);
   if constexpr (kFloatBlocks > 1) float_blocks<kFloatPixels, 1, kEnding>(c, &block);
 }
 

@@ -4,16 +4,17 @@
 namespace bitedge {
 namespace {
 
-// How much of an epilogue is known when a kernel is compiled. The two that dominate networks have no test left inside.
-enum class Ending { kThreshold, kResidual, kAny };
+// How much of an epilogue is known when a kernel is compiled. The ones that
+// dominate networks have no test left inside:
+// kThreshold; kScale: scale and bias, out as floats; kResidual: with a float residual, out as floats and as bits.
+enum class Ending { kThreshold, kScale, kResidual, kAny };
 
-// What `kResidual` stands for: scale, bias and a float residual, out as floats and as bits.
 inline Ending ending_of(const Finish& f) {
-  if (f.accumulators) return Ending::kAny;
-  if (f.threshold) return f.channels % kBlock == 0 ? Ending::kThreshold : Ending::kAny;
-  const bool residual =
-      f.scale && f.residual_kind == Finish::kFloat && f.activation == Finish::kLinear && f.floats && f.bits;
-  return residual && f.channels % kBlock == 0 ? Ending::kResidual : Ending::kAny;
+  if (f.accumulators || f.channels % kBlock) return Ending::kAny;
+  if (f.threshold) return Ending::kThreshold;
+  if (!f.scale || !f.floats || f.activation != Finish::kLinear) return Ending::kAny;
+  if (f.residual_kind == Finish::kNone && !f.bits) return Ending::kScale;
+  return f.residual_kind == Finish::kFloat && f.bits ? Ending::kResidual : Ending::kAny;
 }
 
 // Sixteen bits inside a word.
@@ -47,12 +48,12 @@ inline void finish_any(const Finish& f, size_t pixel, int channel, int n, F16 y)
 
 template <Ending kEnding>
 inline void finish(const Finish& f, size_t pixel, int channel, F16 y) {
-  if (kEnding == Ending::kResidual) {
+  if (kEnding == Ending::kScale || kEnding == Ending::kResidual) {
     const size_t at = pixel * size_t(f.channels) + size_t(channel);
     y = f_fma(y, f_load(f.scale + channel), f_load(f.bias + channel));
-    y = f_add(y, f_load(static_cast<const float*>(f.residual) + at));
+    if (kEnding == Ending::kResidual) y = f_add(y, f_load(static_cast<const float*>(f.residual) + at));
     f_store(f.floats + at, y);
-    store_bits(f, pixel, channel, f_less(y, f_zero()));
+    if (kEnding == Ending::kResidual) store_bits(f, pixel, channel, f_less(y, f_zero()));
   } else {
     const int left = f.channels - channel;
     finish_any(f, pixel, channel, left < kBlock ? left : kBlock, y);

@@ -102,6 +102,34 @@ struct FloatKernel {
   void (*run)(const FloatConv&);
 };
 
+// A float convolution of an image: see winograd.inl. The map holds, for each position of a phase, the bytes of all
+// phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
+constexpr int kStemTiles = 12;  // tiles that are computed together
+
+struct StemConv {
+  const uint8_t* map = nullptr;
+  int32_t map_w = 0, lanes = 0, depth = 0;
+  const float* center = nullptr;   // [lanes], taken from each byte
+  const float* weights = nullptr;  // [36 planes][block][depth][16]
+  const float* bias = nullptr;     // [rows][channels in whole blocks]
+  const int32_t* row = nullptr;    // [pixels] offset of the row of a pixel in `bias`
+  int32_t outputs = 0;             // pixels of a tile along each axis: 3 or 4
+  int32_t out_h = 0, out_w = 0, tiles_w = 0, blocks = 0;
+  int32_t first_row = 0;  // of the outputs, that `finish` begins with
+  int32_t tile_begin = 0, tile_end = 0;
+  float* scratch = nullptr;
+  Finish finish;
+
+  static size_t scratch_floats(int32_t lanes, int32_t blocks) {
+    return size_t(36) * kStemTiles * (size_t(lanes) + size_t(blocks) * kBlock);
+  }
+};
+
+struct StemKernel {
+  const char* tile;
+  void (*run)(const StemConv&);
+};
+
 // Windows without weights, over rows of `channels` floats or words. Rows [begin, end) of the output of one image.
 struct Pool2d {
   const void* input = nullptr;
@@ -144,6 +172,7 @@ struct KernelSet {
   const BinaryKernel* binary;
   const ImageKernel* image;
   const FloatKernel* conv;
+  const StemKernel* stem;
   const RowKernels* rows;
 };
 
@@ -151,6 +180,7 @@ struct KernelSet {
 extern const BinaryKernel kAvx512VpopcntdqBinary, kAvx512Binary, kAvx2Binary, kNeonBinary, kNeonDotBinary;
 extern const ImageKernel kAvx512VnniImage, kAvx512Image, kAvx2Image, kNeonImage, kNeonDotImage;
 extern const FloatKernel kAvx512Float, kAvx2Float, kNeonFloat;
+extern const StemKernel kAvx512Stem, kAvx2Stem, kNeonStem;
 extern const RowKernels kAvx512Rows, kAvx2Rows, kNeonRows;
 
 }  // namespace bitedge

@@ -14,11 +14,11 @@ namespace {
 const KernelSet kTable[] = {
 #if defined(__x86_64__)
     {"avx512vpopcntdq", kAvx512 | kAvx512Vnni | kAvx512Vpopcntdq, &kAvx512VpopcntdqBinary, &kAvx512VnniImage,
-     &kAvx512Float, &kAvx512Rows},
-    {"avx512", kAvx512, &kAvx512Binary, &kAvx512Image, &kAvx512Float, &kAvx512Rows},
-    {"avx2", kAvx2, &kAvx2Binary, &kAvx2Image, &kAvx2Float, &kAvx2Rows},
+     &kAvx512Float, &kAvx512Stem, &kAvx512Rows},
+    {"avx512", kAvx512, &kAvx512Binary, &kAvx512Image, &kAvx512Float, &kAvx512Stem, &kAvx512Rows},
+    {"avx2", kAvx2, &kAvx2Binary, &kAvx2Image, &kAvx2Float, &kAvx2Stem, &kAvx2Rows},
 #endif
-    {"scalar", 0, nullptr, nullptr, nullptr, nullptr},
+    {"scalar", 0, nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ class BinaryLayer final : public Layer {
     fill_base(node);
   }
 
-  size_t scratch_bytes(size_t images) const override {
+  size_t scratch_bytes(size_t images, int) const override {
     return map_.is_input() ? 0 : images * map_.image_words() * sizeof(uint64_t);
   }
 

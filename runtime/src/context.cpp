@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <numeric>
 
 #include "error.h"
 
@@ -26,27 +27,44 @@ size_t value_bytes(const Value& value) {
 Context::Context(const Program& program, int threads, bool keep_values)
     : program_(program), keep_values_(keep_values), pool_(threads) {}
 
-// Block i is value i; block values + n is the scratch of node n. A value lives from the node that makes it to the last
-// one that reads it; the answer until the end. Scratch lives for its node only.
+// Block i is value i; block values + t is the scratch of step t. A value lives from the step that makes it to the last
+// one that reads it; the answer until the end. Scratch lives for its step only. A sum takes the place of its residual
+// when nobody needs that any more: each element is read before it is written, and half the memory moves.
 void Context::plan(size_t images) {
   const Graph& graph = program_.graph();
-  const int32_t end = int32_t(graph.nodes.size());
-  std::vector<Life> lives(graph.values.size() + graph.nodes.size());
-  for (int32_t n = 0; n < end; n++) {
-    const Node& node = graph.nodes[size_t(n)];
-    for (const int32_t v : node.outputs) {
-      lives[size_t(v)] = {value_bytes(graph.values[size_t(v)]) * images, n, keep_values_ ? end : n};
+  const std::vector<Step>& steps = program_.steps(keep_values_);
+  const int32_t end = int32_t(steps.size());
+  const size_t values = graph.values.size();
+  std::vector<Life> lives(values + steps.size());
+  for (int32_t t = 0; t < end; t++) {
+    const Step& step = steps[size_t(t)];
+    for (const int32_t v : {step.first, step.second}) {
+      if (v >= 0) lives[size_t(v)] = {value_bytes(graph.values[size_t(v)]) * images, t, keep_values_ ? end : t};
     }
-    for (const int32_t v : node.inputs) lives[size_t(v)].last = std::max(lives[size_t(v)].last, n);
-    lives[graph.values.size() + size_t(n)] = {program_.layer(size_t(n)).scratch_bytes(images), n, n};
+    for (const int32_t v : {step.input, step.residual}) {
+      if (v >= 0) lives[size_t(v)].last = std::max(lives[size_t(v)].last, t);
+    }
+    lives[values + size_t(t)] = {step.layer->scratch_bytes(images, pool_.size()), t, t};
   }
   lives[size_t(graph.output)].last = end;
+
+  std::vector<size_t> home(values);  // the value whose block it is
+  std::iota(home.begin(), home.end(), size_t(0));
+  for (int32_t t = 0; t < end; t++) {
+    const Step& step = steps[size_t(t)];
+    if (step.residual <= 0 || step.residual == step.input || lives[size_t(step.residual)].last != t) continue;
+    const size_t residual = size_t(step.residual), sum = size_t(step.first);
+    if (graph.values[residual].kind != Kind::kFloat || graph.values[sum].kind != Kind::kFloat) continue;
+    home[sum] = home[residual];
+    lives[home[sum]].last = lives[sum].last;
+    lives[sum].bytes = 0;
+  }
 
   size_t total = 0;
   const std::vector<size_t> offsets = place(lives, &total);
   arena_.reserve(total);
   values_.resize(lives.size());
-  for (size_t i = 0; i < lives.size(); i++) values_[i] = arena_.data() + offsets[i];
+  for (size_t i = 0; i < lives.size(); i++) values_[i] = arena_.data() + offsets[i < values ? home[i] : i];
   planned_ = images;
 }
 
@@ -74,22 +92,24 @@ void Context::run(const void* input, size_t batch, float* output) {
 }
 
 void Context::run_chunk(size_t images) {
-  const Graph& graph = program_.graph();
+  const std::vector<Step>& steps = program_.steps(keep_values_);
+  const size_t scratch = program_.graph().values.size();
+  const auto value = [&](int32_t v) { return v < 0 ? nullptr : values_[size_t(v)]; };
   using Clock = std::chrono::steady_clock;
   Clock::time_point before = profiling_ ? Clock::now() : Clock::time_point();
-  for (size_t n = 0; n < graph.nodes.size(); n++) {
-    const Node& node = graph.nodes[n];
+  for (size_t t = 0; t < steps.size(); t++) {
     Call call;
     call.images = images;
-    call.input = values_[size_t(node.inputs[0])];
-    call.residual = node.inputs.size() > 1 ? values_[size_t(node.inputs[1])] : nullptr;
-    call.first = values_[size_t(node.outputs[0])];
-    call.second = node.outputs.size() > 1 ? values_[size_t(node.outputs[1])] : nullptr;
-    call.scratch = values_[graph.values.size() + n];
-    program_.layer(n).run(call, pool_);
+    call.input = value(steps[t].input);
+    call.residual = value(steps[t].residual);
+    call.first = value(steps[t].first);
+    call.second = value(steps[t].second);
+    call.scratch = values_[scratch + t];
+    steps[t].layer->run(call, pool_);
     if (profiling_) {
       const Clock::time_point now = Clock::now();
-      nanoseconds_[n] += uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(now - before).count());
+      nanoseconds_[steps[t].node] +=
+          uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(now - before).count());
       before = now;
     }
   }

@@ -30,7 +30,7 @@ class FloatLayer final : public Layer {
     pack(node, taps * depth);
   }
 
-  size_t scratch_bytes(size_t images) const override {
+  size_t scratch_bytes(size_t images, int) const override {
     return geometry_.padded ? images * map_floats() * sizeof(float) : 0;
   }
 

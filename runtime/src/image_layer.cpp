@@ -29,7 +29,7 @@ class ImageLayer final : public Layer {
     fill_base(node);
   }
 
-  size_t scratch_bytes(size_t images) const override { return images * map_bytes() + kOverread; }
+  size_t scratch_bytes(size_t images, int) const override { return images * map_bytes() + kOverread; }
 
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);

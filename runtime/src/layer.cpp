@@ -36,7 +36,7 @@ class ScalarLayer final : public Layer {
         first_(graph.values[size_t(node.outputs[0])]),
         second_(node.outputs.size() > 1 ? &graph.values[size_t(node.outputs[1])] : nullptr) {}
 
-  size_t scratch_bytes(size_t) const override { return 0; }
+  size_t scratch_bytes(size_t, int) const override { return 0; }
 
   void run(const Call& call, Pool& pool) const override {
     const size_t rows = size_t(first_.shape.height);

@@ -19,14 +19,14 @@ struct Call {
   const void* residual = nullptr;  // null when the node has none
   void* first = nullptr;           // the outputs in the node's order
   void* second = nullptr;          // null when the node has one output
-  void* scratch = nullptr;         // scratch_bytes(images), aligned to 64
+  void* scratch = nullptr;         // scratch_bytes(images, threads), aligned to 64
   size_t images = 1;
 };
 
 class Layer {
  public:
   virtual ~Layer() = default;
-  virtual size_t scratch_bytes(size_t images) const = 0;
+  virtual size_t scratch_bytes(size_t images, int threads) const = 0;
   virtual void run(const Call& call, Pool& pool) const = 0;
   const char* kernel() const { return kernel_.c_str(); }
 

@@ -4,6 +4,7 @@
 
 #include "../kernels/kernels.h"
 #include "ending.h"
+#include "pool_window.h"
 #include "threads.h"
 
 namespace bitedge {
@@ -24,28 +25,14 @@ class PoolLayer final : public Layer {
     kernel_ = node.op == Op::kAvgPool2d ? kernels.rows->avg_pool
               : bits_                   ? kernels.rows->max_pool_bits
                                         : kernels.rows->max_pool_float;
-    const Window& w = node.window;
-    pool_.in_h = in.shape.height;
-    pool_.in_w = in.shape.width;
-    pool_.out_w = out.width;
-    pool_.lanes = bits_ ? int32_t(in.shape.words()) : in.shape.channels;
-    pool_.kernel_h = w.kernel_h;
-    pool_.kernel_w = w.kernel_w;
-    pool_.stride_h = w.stride_h;
-    pool_.stride_w = w.stride_w;
-    pool_.pad_top = w.pad_top;
-    pool_.pad_left = w.pad_left;
-    pool_.dilation_h = w.dilation_h;
-    pool_.dilation_w = w.dilation_w;
-    pool_.count_include_pad = node.count_include_pad;
-    pool_.minimum = node.bits.data;
+    pool_ = pool_window(graph, node);
     rows_ = size_t(out.height);
     unit_ = size_t(pool_.lanes) * (bits_ ? sizeof(uint64_t) : sizeof(float));
     in_bytes_ = in.shape.pixels() * unit_;
     out_bytes_ = out.pixels() * unit_;
   }
 
-  size_t scratch_bytes(size_t) const override { return 0; }
+  size_t scratch_bytes(size_t, int) const override { return 0; }
 
   void run(const Call& call, Pool& pool) const override {
     const size_t parts = parts_of(pool, rows_);
@@ -81,7 +68,7 @@ class RowLayer final : public Layer {
     in_bytes_ = size_t(row_.channels) * (in.kind == Kind::kUint8 ? 1 : sizeof(float));
   }
 
-  size_t scratch_bytes(size_t) const override { return 0; }
+  size_t scratch_bytes(size_t, int) const override { return 0; }
 
   void run(const Call& call, Pool& pool) const override {
     const size_t pixels = call.images * pixels_, parts = parts_of(pool, pixels);
@@ -111,7 +98,7 @@ class ElementwiseLayer final : public Layer {
         ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr,
                 graph.values[size_t(node.outputs[0])].shape) {}
 
-  size_t scratch_bytes(size_t) const override { return 0; }
+  size_t scratch_bytes(size_t, int) const override { return 0; }
 
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);

@@ -21,7 +21,7 @@ void relax() {
 }  // namespace
 
 Pool::Pool(int threads) {
-  for (int i = 1; i < threads; i++) workers_.emplace_back([this] { serve(); });
+  for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { serve(i); });
 }
 
 Pool::~Pool() {
@@ -35,7 +35,7 @@ Pool::~Pool() {
 
 void Pool::run(size_t count, Function function, const void* task) {
   if (workers_.empty() || count < 2) {
-    for (size_t i = 0; i < count; i++) function(task, i);
+    for (size_t i = 0; i < count; i++) function(task, i, 0);
     return;
   }
   function_ = function;
@@ -50,7 +50,7 @@ void Pool::run(size_t count, Function function, const void* task) {
     const std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_all();
   }
-  work();
+  work(0);
   for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; spins++) {
     if (spins < kSpins) {
       relax();
@@ -60,11 +60,11 @@ void Pool::run(size_t count, Function function, const void* task) {
   }
 }
 
-void Pool::work() {
-  for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) function_(task_, i);
+void Pool::work(int thread) {
+  for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) function_(task_, i, thread);
 }
 
-void Pool::serve() {
+void Pool::serve(int thread) {
   uint64_t seen = 0;
   while (true) {
     for (int spins = 0; generation_.load(std::memory_order_acquire) == seen && spins < kSpins; spins++) relax();
@@ -76,7 +76,7 @@ void Pool::serve() {
       if (stop_) return;
     }
     seen = generation_.load(std::memory_order_acquire);
-    work();
+    work(thread);
     busy_.fetch_sub(1, std::memory_order_release);
   }
 }

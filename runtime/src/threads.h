@@ -24,14 +24,20 @@ class Pool {
   // What a task writes must not depend on the thread that runs it. A task must not throw.
   template <typename Task>
   void each(size_t count, const Task& task) {
-    run(count, [](const void* self, size_t i) { (*static_cast<const Task*>(self))(i); }, &task);
+    run(count, [](const void* self, size_t i, int) { (*static_cast<const Task*>(self))(i); }, &task);
+  }
+
+  // The same with task(i, thread), 0 <= thread < size(), for what a thread keeps to itself.
+  template <typename Task>
+  void each_on(size_t count, const Task& task) {
+    run(count, [](const void* self, size_t i, int thread) { (*static_cast<const Task*>(self))(i, thread); }, &task);
   }
 
  private:
-  using Function = void (*)(const void*, size_t);
+  using Function = void (*)(const void*, size_t, int);
   void run(size_t count, Function function, const void* task);
-  void work();
-  void serve();
+  void work(int thread);
+  void serve(int thread);
 
   Function function_ = nullptr;
   const void* task_ = nullptr;

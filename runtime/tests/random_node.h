@@ -90,13 +90,13 @@ class RandomNode {
   std::vector<unsigned char> run(const char* kernels, int threads, std::string* kernel) {
     const std::unique_ptr<const Program> program = Program::make(graph_, kernels);
     if (kernel) *kernel = program->node_kernel(0);
-    const Layer& layer = program->layer(0);
+    const Layer& layer = *program->steps(true)[0].layer;
     Pool pool(threads);
     const Node& node = graph_.nodes[0];
     std::vector<std::vector<unsigned char>> outputs;
     for (const int32_t v : node.outputs) outputs.emplace_back(bytes(graph_.values[size_t(v)]) * case_.images, 0xa5);
     // Fresh memory of exactly the planned size, so that a sanitizer sees what is read or written outside of it.
-    std::vector<unsigned char> scratch(layer.scratch_bytes(case_.images) + 64, 0x5a);
+    std::vector<unsigned char> scratch(layer.scratch_bytes(case_.images, threads) + 64, 0x5a);
     Call call;
     call.images = case_.images;
     call.input = input_.data();

@@ -1,0 +1,239 @@
+#include "stem_layer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "../kernels/kernels.h"
+#include "../kernels/scalar.h"
+#include "aligned.h"
+#include "ending.h"
+#include "geometry.h"
+#include "threads.h"
+
+namespace bitedge {
+namespace {
+
+constexpr int kPoints = 6;
+constexpr size_t kMostLanes = 64;  // phases times channels
+
+// G: the values of a polynomial with coefficients g at the six points, times the factors that winograd.inl leaves out
+// of Bᵀ.
+void at_points(const double* g, int32_t taps, double* out) {
+  constexpr double kAt[] = {0, 1, -1, 0.5, -2}, kFactor[] = {0.5, 1.0 / 6, 1.0 / 6, -16.0 / 15, 1.0 / 30};
+  for (int p = 0; p < kPoints - 1; p++) {
+    double value = 0;
+    for (int32_t i = taps - 1; i >= 0; i--) value = value * kAt[p] + g[i];
+    out[p] = value * kFactor[p];
+  }
+  out[kPoints - 1] = g[taps - 1] * 0.5;
+}
+
+// `count` runs of kBytes that lie side by side, to every `pitch`th byte.
+template <int kBytes>
+void copy_runs(const uint8_t* from, uint8_t* to, int32_t pitch, int32_t count) {
+  for (int32_t i = 0; i < count; i++) std::memcpy(to + i * pitch, from + i * kBytes, kBytes);
+}
+
+double weight(const Node& conv, size_t at) {
+  return conv.weight_f32 ? double(conv.weight_f32[at]) : double(scalar::half_to_float(conv.weight_f16[at]));
+}
+
+}  // namespace
+
+StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv, const KernelSet& kernels,
+                     const Geometry& geometry)
+    : Layer(std::string(kernels.name) + " conv2d " + kernels.stem->tile),
+      kernel_(*kernels.stem),
+      geometry_(geometry),
+      ending_(conv, conv.inputs.size() > 1 ? &graph.values[size_t(conv.inputs[1])] : nullptr, geometry.out),
+      plain_(conv.inputs.size() == 1 && !conv.epilogue.emit_bits),
+      stride_(geometry.window.stride_h),
+      taps_((geometry.window.kernel_h + stride_ - 1) / stride_),
+      outputs_(kPoints + 1 - taps_),
+      tiles_h_((geometry.out.height + outputs_ - 1) / outputs_),
+      tiles_w_((geometry.out.width + outputs_ - 1) / outputs_),
+      map_h_(tiles_h_ * outputs_ + taps_ - 1),
+      map_w_(tiles_w_ * outputs_ + taps_ - 1),
+      depth_(stride_ * stride_ * geometry.in.channels),
+      lanes_((depth_ + kBlock - 1) / kBlock * kBlock),
+      blocks_((geometry.out.channels + kBlock - 1) / kBlock) {
+  choose_centers(normalize);
+  pack(normalize, conv);
+  fill_bias(normalize, conv);
+}
+
+size_t StemLayer::map_bytes() const { return (size_t(map_h_) * size_t(map_w_) * size_t(lanes_) + 63) / 64 * 64; }
+
+size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(lanes_, blocks_); }
+
+size_t StemLayer::scratch_bytes(size_t, int threads) const {
+  return map_bytes() + size_t(threads) * thread_floats() * sizeof(float);
+}
+
+// The byte that normalizes to nearly 0, which is what padding is. Bytes less this are small integers.
+void StemLayer::choose_centers(const Node& normalize) {
+  center_ = Aligned<float>(size_t(lanes_));
+  for (int32_t i = 0; i < depth_; i++) {
+    const size_t c = size_t(i % geometry_.in.channels);
+    const double zero = -double(normalize.offset[c]) / double(normalize.scale[c]);
+    center_[size_t(i)] = std::isfinite(zero) ? float(std::lround(std::min(255.0, std::max(0.0, zero)))) : 0.0f;
+  }
+}
+
+// Each phase's kernel, scaled as normalize scales, at the 36 pairs of points: [plane][block][depth][16].
+void StemLayer::pack(const Node& normalize, const Node& conv) {
+  const Window& w = geometry_.window;
+  const int32_t channels = geometry_.in.channels;
+  weights_ = Aligned<float>(size_t(kPoints * kPoints) * size_t(blocks_) * size_t(depth_) * kBlock);
+  for (int32_t o = 0; o < geometry_.out.channels; o++) {
+    for (int32_t k = 0; k < depth_; k++) {
+      const int32_t c = k % channels, phase_x = k / channels % stride_, phase_y = k / channels / stride_;
+      double rows[kPoints][kPoints] = {}, half[kPoints][kPoints];  // [tap][point], [point of y][tap of x] by columns
+      for (int32_t i = 0; i < taps_; i++) {
+        double g[kPoints] = {};
+        for (int32_t j = 0; j < taps_; j++) {
+          const int32_t y = i * stride_ + phase_y, x = j * stride_ + phase_x;
+          if (y >= w.kernel_h || x >= w.kernel_w) continue;
+          g[j] = weight(conv, size_t(((o * w.kernel_h + y) * w.kernel_w + x) * channels + c)) *
+                 double(normalize.scale[size_t(c)]);
+        }
+        at_points(g, taps_, rows[i]);
+      }
+      for (int p = 0; p < kPoints; p++) {
+        double g[kPoints] = {};
+        for (int32_t i = 0; i < taps_; i++) g[i] = rows[i][p];
+        at_points(g, taps_, half[p]);
+      }
+      for (int plane = 0; plane < kPoints * kPoints; plane++) {
+        const size_t at =
+            ((size_t(plane) * size_t(blocks_) + size_t(o / kBlock)) * size_t(depth_) + size_t(k)) * kBlock;
+        weights_[at + size_t(o % kBlock)] = float(half[plane % kPoints][plane / kPoints]);
+      }
+    }
+  }
+}
+
+// Σ w·(u·scale + offset) = Σ w·scale·(u - center) + Σ real taps w·(center·scale + offset).
+void StemLayer::fill_bias(const Node& normalize, const Node& conv) {
+  const Geometry::Classes classes = geometry_.classes();
+  const size_t taps = geometry_.taps().size(), channels = size_t(geometry_.in.channels),
+               pitch = size_t(blocks_) * kBlock;
+  bias_ = Aligned<float>(classes.real.size() * pitch);
+  for (size_t o = 0; o < size_t(geometry_.out.channels); o++) {
+    for (size_t k = 0; k < classes.real.size(); k++) {
+      double sum = 0;
+      for (size_t t = 0; t < taps; t++) {
+        for (size_t c = 0; classes.real[k][t] && c < channels; c++) {
+          const double shift = double(center_[c]) * double(normalize.scale[c]) + double(normalize.offset[c]);
+          sum += weight(conv, (o * taps + t) * channels + c) * shift;
+        }
+      }
+      bias_[k * pitch + o] = float(sum);
+    }
+  }
+  for (const int32_t k : classes.of_pixel) rows_.push_back(k * int32_t(pitch));
+}
+
+// One row of the image, or padding, to the lanes of its phase in one row of the map.
+void StemLayer::fill_row(const uint8_t* from, uint8_t* to) const {
+  const int32_t channels = geometry_.in.channels, left = geometry_.window.pad_left, width = geometry_.in.width;
+  const int32_t run = stride_ * channels;
+  // Positions [first, last) of the map lie on the image altogether.
+  const int32_t first = std::min(map_w_, from ? (left + stride_ - 1) / stride_ : map_w_);
+  const int32_t last = std::max(first, std::min(map_w_, (left + width) / stride_));
+  const auto edge = [&](int32_t x) {
+    for (int32_t i = 0; i < run; i++) {
+      const int32_t at = x * stride_ - left + i / channels;
+      const bool real = from && at >= 0 && at < width;
+      to[x * lanes_ + i] = real ? from[at * channels + i % channels] : uint8_t(center_[size_t(i % channels)]);
+    }
+  };
+  for (int32_t x = 0; x < first; x++) edge(x);
+  if (first < last) {
+    const uint8_t* start = from + (first * stride_ - left) * channels;
+    uint8_t* put = to + first * lanes_;
+    switch (run) {  // a size that is known is a move or two
+      case 6:
+        copy_runs<6>(start, put, lanes_, last - first);
+        break;
+      case 12:
+        copy_runs<12>(start, put, lanes_, last - first);
+        break;
+      default:
+        for (int32_t x = 0; x < last - first; x++) std::memcpy(put + x * lanes_, start + x * run, size_t(run));
+    }
+  }
+  for (int32_t x = last; x < map_w_; x++) edge(x);
+}
+
+// Row by row of the map: the bytes of stride x stride pixels side by side, padding as the center.
+void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
+  const size_t row_bytes = size_t(geometry_.in.width) * size_t(geometry_.in.channels);
+  const size_t parts = pool.size() == 1 ? 1 : size_t(map_h_);
+  pool.each(parts, [&](size_t part) {
+    for (size_t row = size_t(map_h_) * part / parts; row < size_t(map_h_) * (part + 1) / parts; row++) {
+      for (int32_t phase = 0; phase < stride_; phase++) {
+        const int64_t y = int64_t(row) * stride_ + phase - geometry_.window.pad_top;
+        uint8_t* to = map + row * size_t(map_w_) * size_t(lanes_) + phase * stride_ * geometry_.in.channels;
+        fill_row(y >= 0 && y < geometry_.in.height ? image + size_t(y) * row_bytes : nullptr, to);
+      }
+    }
+  });
+}
+
+void StemLayer::convolve(const uint8_t* map, size_t begin, size_t end, int32_t first_row, const Finish& finish,
+                         float* scratch) const {
+  StemConv conv;
+  conv.map = map;
+  conv.map_w = map_w_;
+  conv.lanes = lanes_;
+  conv.depth = depth_;
+  conv.center = center_.data();
+  conv.weights = weights_.data();
+  conv.bias = bias_.data();
+  conv.row = rows_.data();
+  conv.outputs = outputs_;
+  conv.out_h = geometry_.out.height;
+  conv.out_w = geometry_.out.width;
+  conv.first_row = first_row;
+  conv.tiles_w = tiles_w_;
+  conv.blocks = blocks_;
+  conv.tile_begin = int32_t(begin);
+  conv.tile_end = int32_t(end);
+  conv.scratch = scratch;
+  conv.finish = finish;
+  kernel_.run(conv);
+}
+
+void StemLayer::run(const Call& call, Pool& pool) const {
+  ending_.clear_tails(call);
+  uint8_t* map = static_cast<uint8_t*>(call.scratch);
+  float* scratch = reinterpret_cast<float*>(map + map_bytes());
+  const size_t tiles = size_t(tiles_h_) * size_t(tiles_w_), strips = (tiles + kStemTiles - 1) / kStemTiles;
+  const size_t parts = pool.size() == 1 ? 1 : std::min(strips, size_t(pool.size()) * 8);
+  for (size_t image = 0; image < call.images; image++) {
+    prepare(static_cast<const uint8_t*>(call.input) + image * geometry_.in.elements(), map, pool);
+    const Finish finish = ending_.bind(call, image);
+    pool.each_on(parts, [&](size_t part, int thread) {
+      const size_t begin = strips * part / parts * kStemTiles,
+                   end = std::min(tiles, strips * (part + 1) / parts * kStemTiles);
+      convolve(map, begin, end, 0, finish, scratch + size_t(thread) * thread_floats());
+    });
+  }
+}
+
+std::unique_ptr<const StemLayer> make_stem_layer(const Graph& graph, const Node& normalize, const Node& conv,
+                                                 const KernelSet& kernels) {
+  const Window& w = conv.window;
+  const bool square = w.kernel_h == w.kernel_w && w.stride_h == w.stride_w && w.dilation_h == 1 && w.dilation_w == 1;
+  if (!kernels.stem || !square || w.groups != 1 || w.kernel_h < 5) return nullptr;
+  const int32_t taps = (w.kernel_h + w.stride_h - 1) / w.stride_h;
+  const Shape& in = graph.values[size_t(conv.inputs[0])].shape;
+  const Geometry geometry(w, in, graph.values[size_t(conv.outputs[0])].shape);
+  const size_t lanes = size_t(w.stride_h) * size_t(w.stride_w) * size_t(in.channels);
+  if ((taps != 3 && taps != 4) || lanes > kMostLanes || geometry.merged() > 1 || !geometry.fits(lanes)) return nullptr;
+  return std::make_unique<StemLayer>(graph, normalize, conv, kernels, geometry);
+}
+
+}  // namespace bitedge
