@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from bitedge.export import ops
 from bitedge.export.graph import Graph
+from bitedge.export.passes.pixels import on_grid
 
-_ROUNDING = (ops.Conv2d, ops.AvgPool2d, ops.LayerNorm, ops.Softmax, ops.Normalize)
+_ROUNDING = (ops.Conv2d, ops.AvgPool2d, ops.LayerNorm, ops.Softmax)
 
 
 def exact_values(graph: Graph) -> set[str]:
@@ -15,6 +16,8 @@ def exact_values(graph: Graph) -> set[str]:
     """
     exact = {graph.input.name}
     for node in graph.nodes:
-        if not isinstance(node.op, _ROUNDING) and exact.issuperset(node.inputs):
+        if isinstance(node.op, _ROUNDING) or (isinstance(node.op, ops.Normalize) and not on_grid(node.op)):
+            continue
+        if exact.issuperset(node.inputs):
             exact.update(node.outputs)
     return exact

@@ -1,0 +1,54 @@
+"""Torch, the captured graph, the lowered graph and the core agree on random networks.
+
+60 networks by default, always the same ones; BITEDGE_EXAMPLES=500 draws more, and others.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from tests.export.forced import core_differences, differences
+from tests.export.random_networks import Case, cases
+
+from bitedge.export import packed, reference
+from bitedge.export.bundle import Bundle
+from bitedge.export.exactness import exact_values
+from bitedge.export.golden import make_golden
+from bitedge.export.lowering import lower
+from bitedge.export.tracing.capture import trace
+from bitedge.export.tracing.layers import torch_batch_norm
+from bitedge.runtime import Model
+
+EXAMPLES = int(os.environ.get("BITEDGE_EXAMPLES", "60"))
+
+
+@settings(
+    max_examples=EXAMPLES,
+    derandomize=EXAMPLES <= 60,
+    deadline=None,
+    database=None,
+    suppress_health_check=list(HealthCheck),
+)
+@given(cases())
+def test_torch_graphs_and_core_agree(case: Case) -> None:
+    captured = trace(case.module, case.shape, preprocessing=case.preprocessing)
+    lowered = lower(captured.graph, batch_norm=torch_batch_norm)
+    known = captured.tensors(case.images)
+    assert differences(captured.graph, known, case.images) == []
+    assert differences(lowered, known, case.images) == []
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.gguf"
+        packed.write(Bundle(captured.graph, lowered, make_golden(lowered)), path)
+        model = Model(path)
+    values = model.activations(case.images)
+    assert core_differences(lowered, values) == []
+    for name in exact_values(lowered) & set(known):
+        np.testing.assert_array_equal(values[name].reshape(known[name].shape), known[name], err_msg=name)
+    if lowered.output in exact_values(lowered):
+        np.testing.assert_array_equal(model.run(case.images), reference.run(lowered, case.images))
+        model.check()
