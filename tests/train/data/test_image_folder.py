@@ -96,6 +96,15 @@ def test_augmentation_follows_resize_and_changes_with_the_epoch(root: Path, resi
     assert torch.equal(first, next(loader.epoch(0))[0])
 
 
+def test_every_image_gets_its_own_view(root: Path) -> None:
+    for path in (root / "train" / "ant").glob("*.[pJ]*"):
+        Image.fromarray(np.arange(16 * 16 * 3, dtype=np.uint8).reshape(16, 16, 3)).save(path, "PNG")
+    data = load_folder(root, size=16, workers=0, validation=0)
+    images, labels = next(data.loader("train", batch_size=30, augment=True, shuffle=False).epoch(0))
+    views = {image.numpy().tobytes() for image in images[labels == 0]}
+    assert len(views) > TRAIN // 2
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 @pytest.mark.parametrize("damage", ["text", "cut"])
 def test_damaged_file_is_named_in_one_line(root: Path, workers: int, damage: str) -> None:

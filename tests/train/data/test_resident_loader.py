@@ -10,19 +10,19 @@ from bitedge.train.data import ArrayDataset, CropFlip
 from bitedge.train.data.preprocessing import make_preprocessing
 from bitedge.train.errors import TrainError
 
-SIZE = 8
+HEIGHT, WIDTH = 8, 6
 
 
 def dataset(count: int = 60, flip: bool = True, pad: int = 2) -> ArrayDataset:
     rng = np.random.default_rng(0)
-    images = rng.integers(1, 256, size=(count, SIZE, SIZE, 3), dtype=np.uint8)
+    images = rng.integers(1, 256, size=(count, HEIGHT, WIDTH, 3), dtype=np.uint8)
     images[:, 0, 0, 0] = np.arange(count)  # so that an unaugmented image can be recognised
     labels = np.arange(count, dtype=np.int64)
     empty = (images[:0], labels[:0])
     return ArrayDataset(
         "made",
         [str(i) for i in range(count)],
-        make_preprocessing((SIZE, SIZE)),
+        make_preprocessing((HEIGHT, WIDTH)),
         {"train": (images, labels), "validation": empty, "test": (images[:7], labels[:7])},
         augmentation=CropFlip(pad=pad, flip=flip),
     )
@@ -43,7 +43,7 @@ def test_every_augmented_image_is_a_shifted_or_mirrored_one() -> None:
         for batch, labels in data.loader("train", batch_size=10, augment=True, seed=1).epoch(epoch):
             for image, label in zip(pixels(batch), labels.tolist(), strict=True):
                 views = {
-                    (top, left, flip): padded[label, top : top + SIZE, left : left + SIZE][:, :: -1 if flip else 1]
+                    (top, left, flip): padded[label, top : top + HEIGHT, left : left + WIDTH][:, :: -1 if flip else 1]
                     for top in range(5)
                     for left in range(5)
                     for flip in (False, True)
@@ -95,14 +95,14 @@ def test_evaluation_is_complete_in_order_and_unchanged() -> None:
 def test_types_and_layout() -> None:
     images, labels = next(dataset().loader("train", batch_size=4, augment=True).epoch(0))
     assert (images.dtype, labels.dtype) == (torch.float32, torch.int64)
-    assert images.shape == (4, 3, SIZE, SIZE)
+    assert images.shape == (4, 3, HEIGHT, WIDTH)
     assert images.is_contiguous(memory_format=torch.channels_last)
 
 
 def test_limit_spreads_over_the_split() -> None:
     images, labels = dataset().arrays("train", limit=6)
     assert labels.tolist() == [0, 10, 20, 30, 40, 50]
-    assert images.shape == (6, SIZE, SIZE, 3)
+    assert images.shape == (6, HEIGHT, WIDTH, 3)
     assert len(dataset().arrays("test", limit=100)[1]) == 7
 
 
