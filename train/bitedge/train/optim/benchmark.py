@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import os
+import shutil
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -36,14 +38,14 @@ def benchmark(
     rounds: int = 15,
     training_rounds: int = 5,
     threads: int | None = None,
-    compiled: bool = True,
+    compiled: bool | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> dict[str, Any]:
     """Time one optimizer step on all binary weights of a BinaryNet, then one training step of that network.
 
     All candidates take turns in every round, and a ratio is the median over rounds of the quotient of two neighbours,
-    so that a busy machine disturbs both sides alike. Random gradients, eager mode, and the compiled kernels too unless
-    `compiled=False` (they need a C++ compiler and some seconds to start).
+    so that a busy machine disturbs both sides alike. Gradients are random. The compiled kernels are measured too, by
+    default where a C++ compiler is at hand.
 
     Returns:
         `{"weights", "width", "batch", "threads", "torch", "step_ms": {name: milliseconds}, "step_ratio": {name:
@@ -71,13 +73,19 @@ def benchmark(
             "torch": torch.__version__,
         }
         say(f"optimizer steps on {result['weights']:,} binary weights, {rounds} rounds")
-        result |= time_steps(network, rounds, compiled)
+        with_compiled = has_compiler() if compiled is None else compiled
+        result |= time_steps(network, rounds, with_compiled)
         if training_rounds:
             say(f"training steps with batches of {batch}, {training_rounds} rounds")
             result |= time_training(network, batch, training_rounds)
         return result
     finally:
         torch.set_num_threads(before)
+
+
+def has_compiler() -> bool:
+    """Whether torch.compile finds what it needs on a CPU."""
+    return any(shutil.which(name) for name in (os.environ.get("CXX", "g++"), "g++", "clang++"))
 
 
 def time_steps(network: nn.Module, rounds: int, compiled: bool) -> dict[str, Any]:
