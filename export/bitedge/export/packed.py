@@ -32,8 +32,8 @@ Tensors = dict[str, NDArray[Any]]
 def write(bundle: Bundle, path: Path) -> None:
     """Write the packed file: to a temporary name first, then renamed."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    writer = gguf.GGUFWriter(temporary, "bitedge")
     try:
-        writer = gguf.GGUFWriter(temporary, "bitedge")
         for key, (value, kind, element) in _keys(bundle).items():
             writer.add_key_value(key, value, kind, element)
         for name, tensor in _tensors(bundle).items():
@@ -45,6 +45,7 @@ def write(bundle: Bundle, path: Path) -> None:
         _seal(temporary)
         temporary.replace(path)
     finally:
+        writer.close()
         temporary.unlink(missing_ok=True)
 
 

@@ -15,7 +15,7 @@ from bitedge.export.graph import Graph, Node, prune, splice
 def fold_pads(graph: Graph) -> Graph:
     """Give a graph without `pad` nodes, or refuse the one that nothing can absorb."""
     while True:
-        found = next((node for node in reversed(graph.nodes) if isinstance(node.op, ops.Pad)), None)
+        found = next((node for node in graph.nodes if isinstance(node.op, ops.Pad)), None)
         if found is None:
             return graph
         readers = graph.consumers()[found.outputs[0]]
