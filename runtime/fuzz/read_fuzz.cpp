@@ -1,11 +1,13 @@
 // Fuzz target: any bytes are either refused by an Error, or make a model that can be described and run.
 //
-// The checksum is skipped, or nothing would get past it. Networks that would take long are read but not run: what is
-// looked for here is memory errors, overflows and exceptions of other kinds.
+// The size of the input chooses the kernels. The checksum is skipped, or nothing would get past it. Networks that would
+// take long are read but not run: what is looked for here is memory errors, overflows and exceptions of other kinds.
 #include <cstdint>
 #include <cstdlib>
 #include <vector>
 
+#include "../kernels/kernels.h"
+#include "../kernels/table.h"
 #include "context.h"
 #include "error.h"
 #include "golden.h"
@@ -24,6 +26,11 @@ bool quick(const bitedge::Graph& graph) {
   for (const bitedge::Node& node : graph.nodes) {
     const auto taps = static_cast<uint64_t>(node.window.kernel_h) * static_cast<uint64_t>(node.window.kernel_w);
     macs += bitedge::node_macs(graph, node);
+    const bitedge::Window& w = node.window;
+    const bitedge::Shape& in = graph.values[static_cast<size_t>(node.inputs[0])].shape;
+    const auto height = static_cast<uint64_t>(in.height + w.pad_top + w.pad_bottom);
+    const auto width = static_cast<uint64_t>(in.width + w.pad_left + w.pad_right);
+    elements += height * width * static_cast<uint64_t>(in.channels);
     macs += taps * graph.values[static_cast<size_t>(node.outputs[0])].shape.elements();  // poolings count too
   }
   return macs <= kMostMacs && elements <= kMostElements;
@@ -36,7 +43,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const bitedge::Blob blob = bitedge::Blob::copy(data, size);
     const bitedge::Packed packed = bitedge::read_packed(blob.data(), blob.size(), false);
     if (!quick(packed.graph)) return 0;
-    const auto model = bitedge::Model::load_memory(data, size, nullptr, false);
+    const auto& kernels = bitedge::available_kernels();
+    const auto model = bitedge::Model::load_memory(data, size, kernels[size % kernels.size()]->name, false);
     if (!bitedge::is_json_object(model->description())) std::abort();
     bitedge::Context context(model->program(), 1, true);
     std::vector<float> answer(2 * model->output().shape.elements());

@@ -137,7 +137,13 @@ Shape Inference::slide(uint64_t out_channels) const {
                                         w.pad_bottom, w.dilation_h, "height");
   const uint64_t width = window_extent(static_cast<uint64_t>(in.width), w.kernel_w, w.stride_w, w.pad_left, w.pad_right,
                                        w.dilation_w, "width");
-  // Both are below 2^29, so only the product with the channels can grow too large.
+  // Every extent is below 2^29 and at least 1, so a product of two fits; with the channels it may not.
+  const auto padded_height = static_cast<uint64_t>(in.height) + static_cast<uint64_t>(w.pad_top + w.pad_bottom);
+  const auto padded_width = static_cast<uint64_t>(in.width) + static_cast<uint64_t>(w.pad_left + w.pad_right);
+  if (padded_height * padded_width > limits::kValueElements / channels()) {
+    refuse("the padded input of ", padded_height, " x ", padded_width, " x ", channels(), " has more than ",
+           limits::kValueElements, " elements");
+  }
   if (height * width > limits::kValueElements || height * width * out_channels > limits::kValueElements) {
     refuse("the output of ", height, " x ", width, " x ", out_channels, " has more than ", limits::kValueElements,
            " elements");

@@ -261,9 +261,9 @@ OPERATORS = [
         "12884508675 taps per output, at most 8388608",
     ),
     Hostile(
-        "output_large",
-        single("conv2d", {"weight": floats(1, 1, 1, 3)}, **window(pads=(65535,) * 4), **AFFINE),
-        "the output of 131074 x 131074 x 1 has more than 268435456 elements",
+        "padded_large",
+        single("conv2d", {"weight": floats(1, 1, 1, 3)}, **window(stride=(65535, 65535), pads=(65535,) * 4), **AFFINE),
+        "the padded input of 131074 x 131074 x 3 has more than 268435456 elements",
     ),
     Hostile(
         "output_wide",
