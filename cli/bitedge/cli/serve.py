@@ -49,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar = "N" if kind is int else "X"
         parser.add_argument(option, type=kind, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
     parser.add_argument("--kernels", metavar="NAME", help="force the core's kernels; see bitedge doctor")
+    parser.add_argument("--model-name", metavar="NAME", help="name of a single model, instead of its folder's")
     parser.add_argument("--default-model", metavar="NAME", help="the model of requests that name none")
     parser.add_argument("--keys-file", type=Path, metavar="FILE", help="API keys; without any, the service is open")
     parser.add_argument(

@@ -59,12 +59,17 @@ def create_app(config: ServeConfig, store: ModelStore | None = None) -> FastAPI:
         telemetry={"tracing": False, "metrics": False},
     )
     app.state.service = service
-    app.add_middleware(Gate, service=service)
+    classifying, direct = classify.routes(service)
+    app.add_middleware(Gate, service=service, direct=direct)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, validation_error)
-    for module in (classify, inference, operations):
-        app.include_router(module.routes(service))
-    app.include_router(operations.page_routes(service))
+    for router in (
+        classifying,
+        inference.routes(service),
+        operations.routes(service),
+        operations.page_routes(service),
+    ):
+        app.include_router(router)
     app.openapi = lambda: openapi.complete(app, closed=closed_scopes(service))  # type: ignore[method-assign]
     return app
 

@@ -35,6 +35,7 @@ class Answer:
     """What the network said about one job, and how long each part took, in seconds."""
 
     outputs: NDArray[np.float32]
+    best: list[tuple[int, float]]  # the classes that were asked for, best first, with their probability
     decode: float
     queue: float
     inference: float
@@ -49,6 +50,7 @@ class Job:
     payload: bytes | NDArray[Any]
     deadline: float
     count: int = 1
+    top_k: int = 0
     created: float = field(default_factory=time.perf_counter)
     future: asyncio.Future[Answer] | None = None
     cancelled: bool = False
@@ -261,6 +263,16 @@ def group_by_model(jobs: Sequence[Job], max_batch: int) -> list[list[Job]]:
     return [group for of_model in groups.values() for group in of_model]
 
 
+def rank(model: ServedModel, outputs: NDArray[np.float32], top_k: int) -> list[list[tuple[int, float]]]:
+    """The best classes of every image; for the whole batch at once, and in this thread, not on the event loop."""
+    if not top_k:
+        return []
+    scores = model.scores(outputs)
+    order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
+    values = np.take_along_axis(scores, order, axis=1)
+    return [list(zip(*pair, strict=True)) for pair in zip(order.tolist(), values.tolist(), strict=True)]
+
+
 def run_group(
     group: Sequence[Job],
     contexts: dict[int, tuple[ServedModel, Callable[[NDArray[Any]], NDArray[np.float32]]]],
@@ -279,12 +291,15 @@ def run_group(
         tensors = [job.tensor for job in group if job.tensor is not None]
         outputs = contexts[id(model)][1](tensors[0] if len(tensors) == 1 else np.concatenate(tensors))
         inference = time.perf_counter() - begun
+        best = rank(model, outputs, max(job.top_k for job in group))
         row = 0
         for job in group:
             job.started = begun
             waited = max(0.0, begun - job.created - job.decode)
-            answer = Answer(outputs[row : row + job.count], job.decode, waited, inference, images)
-            outcomes.append((job, answer))
+            ranking = best[row][: job.top_k] if job.top_k else []
+            outcomes.append(
+                (job, Answer(outputs[row : row + job.count], ranking, job.decode, waited, inference, images))
+            )
             row += job.count
     except Exception as error:
         inference = time.perf_counter() - begun

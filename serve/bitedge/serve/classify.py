@@ -7,7 +7,6 @@ import json
 import time
 from typing import Annotated, Any
 
-import numpy as np
 from fastapi import APIRouter, Path, Query, Request, Response
 from PIL import Image
 
@@ -15,7 +14,7 @@ from bitedge.serve.backends import ServedModel
 from bitedge.serve.batching import Answer
 from bitedge.serve.errors import ServeError, ShedError
 from bitedge.serve.forms import read_images
-from bitedge.serve.gate import Passage
+from bitedge.serve.gate import Direct, Passage
 from bitedge.serve.images import ImageLimits, load_image
 from bitedge.serve.openapi import errors, images_body
 from bitedge.serve.schemas import BatchClassification, Classification, ModelCard, ModelList
@@ -35,8 +34,8 @@ TimeoutMs = Annotated[
 ]
 
 
-def routes(service: Service) -> APIRouter:
-    """The routes of `/v1`."""
+def routes(service: Service) -> tuple[APIRouter, Direct]:
+    """The routes of `/v1`, and those of them that the gate may call directly when a request has no query."""
     router = APIRouter(tags=["classify"])
 
     @router.post(
@@ -58,14 +57,14 @@ def routes(service: Service) -> APIRouter:
         passage: Passage = request.scope["bitedge"]
         passage.model = served.name
         (data,) = await read_images(request, service, several=False)
-        (answer,) = await service.run(request, [service.job(served, data, passage.started, budget)], budget)
+        (answer,) = await service.run(request, [service.job(served, data, passage.started, budget, top_k)], budget)
         if isinstance(answer, ServeError):
             raise answer
         timing = timing_of(answer, passage)
         body = {
             "model": served.name,
             "version": served.version,
-            "predictions": predictions(served, answer, top_k),
+            "predictions": predictions(served, answer),
             "timing": timing,
         }
         return json_response(body, {"server-timing": server_timing(timing)})
@@ -90,13 +89,13 @@ def routes(service: Service) -> APIRouter:
         passage: Passage = request.scope["bitedge"]
         passage.model = served.name
         images = await read_images(request, service, several=True)
-        jobs = [service.job(served, data, passage.started, budget) for data in images]
+        jobs = [service.job(served, data, passage.started, budget, top_k) for data in images]
         answers = await service.run(request, jobs, budget)
         failed = [answer for answer in answers if isinstance(answer, ServeError)]
         shed = [error for error in failed if isinstance(error, ShedError)]
         if shed or len(failed) == len(answers):
             raise (shed or failed)[0]
-        results = [batch_item(served, answer, top_k, passage) for answer in answers]
+        results = [batch_item(served, answer, passage) for answer in answers]
         return json_response({"model": served.name, "version": served.version, "results": results})
 
     @router.post(
@@ -136,7 +135,7 @@ def routes(service: Service) -> APIRouter:
         served = service.store.get(model, version)
         return json_response(model_card(service, service.store.table[model][served.version], labels=True))
 
-    return router
+    return router, {"/v1/classify": classify, "/v1/classify/batch": classify_batch}
 
 
 def json_response(body: Any, headers: dict[str, str] | None = None) -> Response:
@@ -160,11 +159,9 @@ def header_timeout(request: Request) -> float | None:
     return value
 
 
-def predictions(served: ServedModel, answer: Answer, top_k: int) -> list[dict[str, Any]]:
+def predictions(served: ServedModel, answer: Answer) -> list[dict[str, Any]]:
     """The best classes of one image, best first."""
-    scores = served.scores(answer.outputs)[0]
-    best = np.argsort(-scores, kind="stable")[:top_k].tolist()
-    return [{"label": served.labels[i], "score": round(float(scores[i]), 6), "index": i} for i in best]
+    return [{"label": served.labels[i], "score": round(score, 6), "index": i} for i, score in answer.best]
 
 
 def timing_of(answer: Answer, passage: Passage) -> dict[str, Any]:
@@ -186,11 +183,11 @@ def server_timing(timing: dict[str, Any]) -> str:
     )
 
 
-def batch_item(served: ServedModel, answer: Answer | ServeError, top_k: int, passage: Passage) -> dict[str, Any]:
+def batch_item(served: ServedModel, answer: Answer | ServeError, passage: Passage) -> dict[str, Any]:
     """One image's part of a batch answer."""
     if isinstance(answer, ServeError):
         return {"error": str(answer)}
-    return {"predictions": predictions(served, answer, top_k), "timing": timing_of(answer, passage)}
+    return {"predictions": predictions(served, answer), "timing": timing_of(answer, passage)}
 
 
 def render_preview(data: bytes, served: ServedModel, limits: ImageLimits) -> bytes:

@@ -11,6 +11,8 @@ from typing import Any, Literal, get_args
 
 from bitedge.serve.errors import ServeError
 from bitedge.serve.images import ImageLimits
+from bitedge.serve.repository import NAME
+from bitedge.serve.store import ModelStore
 
 Access = Literal["off", "key", "open"]
 
@@ -51,6 +53,7 @@ class ServeConfig:
     threads: int = 0  # inference threads in a worker; 0: as many as the cores allow
     kernels: str | None = None  # force the core's kernels by name
     default_model: str | None = None
+    model_name: str | None = None  # the name of a single model that is served without a repository around it
 
     queue: int = 128  # images that wait or run, before requests are shed
     max_batch: int = 32
@@ -87,6 +90,8 @@ class ServeConfig:
         for name in ("metrics", "admin"):
             if getattr(self, name) not in get_args(Access):
                 raise ServeError(f"{name}: expected one of {', '.join(get_args(Access))}, got {getattr(self, name)}")
+        if self.model_name is not None and not NAME.fullmatch(self.model_name):
+            raise ServeError(f"model-name: expected letters, digits, ., _ and -, got {self.model_name!r}")
         if self.deadline_ms > self.max_deadline_ms:
             raise ServeError(
                 f"deadline-ms {self.deadline_ms:g} is above max-deadline-ms {self.max_deadline_ms:g}; raise the second"
@@ -101,6 +106,10 @@ class ServeConfig:
     def thread_count(self) -> int:
         """Inference threads of one worker."""
         return self.threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
+
+    def store(self) -> ModelStore:
+        """The models, not loaded yet."""
+        return ModelStore(self.models, kernels=self.kernels, default=self.default_model, name=self.model_name)
 
     def to_json(self) -> str:
         """Write the configuration for a worker process; it holds no secret."""

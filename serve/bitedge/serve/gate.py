@@ -6,13 +6,17 @@ in one plain ASGI class: a request pays for one wrapper, and a request that is s
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import re
 import secrets
 import time
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from starlette.requests import Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bitedge.serve.access import check_admin, closed_scopes, presented_key, scope_of
@@ -40,6 +44,11 @@ REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 INFERENCE = re.compile(r"/v1/(classify|preview)|/v2/models/[^/]+(/versions/[^/]+)?/infer$")
 
 
+# Endpoints that are called without the framework's routing when a request gives no parameters to check: for a network
+# that answers in less than a tenth of a millisecond, that routing would be the larger part of the work.
+Direct = Mapping[str, Callable[[Request], Awaitable[Response]]]
+
+
 @dataclass(slots=True)
 class Passage:
     """What is known of a request while it passes; routes add to it for the log."""
@@ -50,15 +59,19 @@ class Passage:
     status: int = 0
     reason: str = ""
     model: str = ""
+    route: str = ""
 
 
 class Gate:
     """ASGI middleware around the whole application."""
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
+    def __init__(self, app: ASGIApp, service: Service, direct: Direct) -> None:
         self._app = app
         self._service = service
+        self._direct = direct
         self._closed = closed_scopes(service)
+        self._run = secrets.token_hex(4)
+        self._count = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer it here."""
@@ -67,7 +80,7 @@ class Gate:
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
-        request_id = given.decode() if REQUEST_ID.fullmatch(given) else secrets.token_hex(8)
+        request_id = given.decode() if REQUEST_ID.fullmatch(given) else self._new_id()
         passage = scope["bitedge"] = Passage(request_id, time.perf_counter())
         extra = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS]
 
@@ -81,7 +94,13 @@ class Gate:
 
         try:
             self._admit(scope, headers, passage)
-            await self._app(scope, receive, send_with_headers)
+            endpoint = self._direct.get(scope["path"])
+            if endpoint is not None and scope["method"] == "POST" and not scope["query_string"]:
+                passage.route = scope["path"]
+                response = await endpoint(Request(scope, receive))
+                await response(scope, receive, send_with_headers)
+            else:
+                await self._app(scope, receive, send_with_headers)
         except ClientGoneError:
             passage.status, passage.reason = 499, "disconnected"
         except ServeError as error:
@@ -96,6 +115,10 @@ class Gate:
             )
         finally:
             self._record(scope, passage)
+
+    def _new_id(self) -> str:
+        """Unique among all processes; random once, then counted, because asking for randomness gives up the GIL."""
+        return f"{self._run}{next(self._count):08x}"
 
     def _admit(self, scope: Scope, headers: dict[bytes, bytes], passage: Passage) -> None:
         """Refuse what must not, or need not, be read any further."""
@@ -116,10 +139,9 @@ class Gate:
 
     def _record(self, scope: Scope, passage: Passage) -> None:
         service = self._service
-        route = getattr(scope.get("route"), "path", "unmatched")
+        route = passage.route or getattr(scope.get("route"), "path", "unmatched")
         seconds = time.perf_counter() - passage.started
-        service.metrics.requests.labels(route, str(passage.status)).inc()
-        service.metrics.request_seconds.labels(route).observe(seconds)
+        service.metrics.observe_request(route, passage.status, seconds)
         if passage.reason:
             service.metrics.errors.labels(passage.reason).inc()
         if service.config.access_log and access_log.isEnabledFor(logging.INFO):

@@ -30,6 +30,8 @@ INTERPOLATIONS: Final = {
     "bicubic": Image.Resampling.BICUBIC,
 }
 BLOCK: Final = 4096  # bytes between two looks at the clock
+QUICK_BYTES: Final = 16384  # so few bytes, of not more than 16 times as many pixels, cannot take long
+ORIENTATION_KEYS: Final = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
 SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")
 
 
@@ -90,7 +92,13 @@ class TimedFile(io.BytesIO):
 def open_image(data: bytes, limits: ImageLimits) -> Image.Image:
     """Read the header only, and refuse what is too large or of another format."""
     try:
-        image = Image.open(TimedFile(data, limits.seconds), formats=FORMATS)
+        image = Image.open(
+            TimedFile(data, limits.seconds) if len(data) > QUICK_BYTES else io.BytesIO(data), formats=FORMATS
+        )
+        if (
+            len(data) <= QUICK_BYTES < image.width * image.height // 16
+        ):  # few bytes, many pixels: watch this one after all
+            image = Image.open(TimedFile(data, limits.seconds), formats=FORMATS)
     except UnidentifiedImageError:
         raise ImageFormatError(f"expected a {', '.join(FORMATS)} image, got {_describe(data)}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
@@ -110,14 +118,14 @@ def prepare(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimit
     try:
         image.decodermaxblock = BLOCK  # type: ignore[attr-defined]
         image.load()
-        if image.format in ("JPEG", "PNG", "WEBP"):
+        if any(key in image.info for key in ORIENTATION_KEYS):
             image = ImageOps.exif_transpose(image)
         plain = to_mode(image, "L" if preprocessing.channels == 1 else "RGB")
     except TimeoutError:
         raise ImageError(f"the image takes longer than {limits.seconds:g} s to decode; send a simpler one") from None
     except Exception as error:  # as above: a damaged file is the sender's fault, whatever Pillow calls it
         raise ImageError(f"the image cannot be decoded: {_one_line(error)}") from None
-    pixels = np.asarray(fit(plain, preprocessing, limits), dtype=np.uint8)
+    pixels = np.frombuffer(fit(plain, preprocessing, limits).tobytes(), np.uint8)
     return pixels.reshape(preprocessing.height, preprocessing.width, preprocessing.channels)
 
 

@@ -28,6 +28,7 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self._requests: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         of: dict[str, Any] = {"registry": self.registry}
         model = ("model", "version")
         self.requests = Counter("bitedge_requests", "Requests answered.", ("route", "status"), **of)
@@ -58,6 +59,15 @@ class Metrics:
         self.reloads = Counter(
             "bitedge_model_changes", "Versions loaded, replaced, refused, removed.", ("kind", "model"), **of
         )
+
+    def observe_request(self, route: str, status: int, seconds: float) -> None:
+        """Count one answer."""
+        children = self._requests.get((route, status))
+        if children is None:  # looking a child up by its labels costs as much as counting
+            children = (self.requests.labels(route, str(status)), self.request_seconds.labels(route))
+            self._requests[route, status] = children
+        children[0].inc()
+        children[1].observe(seconds)
 
     def observe_batch(self, report: BatchReport) -> None:
         """Count one run of the core."""

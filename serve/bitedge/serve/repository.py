@@ -27,15 +27,18 @@ class Candidate:
         return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def scan(root: Path) -> list[Candidate]:
-    """List the versions below `root`: a model repository, one model's folder, a training run, or a single file."""
+def scan(root: Path, name: str | None = None) -> list[Candidate]:
+    """List the versions below `root`: a model repository, a training run, an export folder, or a single file.
+
+    `name` is for the one model of the last three; without it they are named after their file or folder.
+    """
     if root.is_file():
-        return [Candidate(name_of(root), "1", root)]
+        return [Candidate(name or name_of(root), "1", root)]
     if not root.is_dir():
         raise ServeError(f"{root}: no such folder; give a model file, an export folder, or a folder with one per model")
     single = model_file(root) or model_file(root / "export")
     if single is not None:
-        return [Candidate(name_of(single), "1", single)]
+        return [Candidate(name or name_of(single), "1", single)]
     return [candidate for folder in sorted(root.iterdir()) for candidate in versions(folder)]
 
 

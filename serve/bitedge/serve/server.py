@@ -13,6 +13,7 @@ from types import FrameType
 import uvicorn
 
 from bitedge.serve.app import create_app
+from bitedge.serve.auth import load_keys
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
 from bitedge.serve.logs import logging_config
@@ -80,7 +81,7 @@ def listen(config: ServeConfig) -> socket.socket:
 
 def check_models(config: ServeConfig) -> ModelStore:
     """Load the models once; refuse to start when none can be served, unless that is allowed."""
-    store = ModelStore(config.models, kernels=config.kernels, default=config.default_model)
+    store = config.store()
     store.refresh()
     if config.default_model is not None and config.default_model not in store.table and not config.allow_empty:
         raise ServeError(
@@ -118,6 +119,7 @@ def run_worker(config: ServeConfig, sock: socket.socket, store: ModelStore | Non
 
 def serve(config: ServeConfig, announce: bool = True) -> int:
     """Serve until SIGTERM or SIGINT; 0 after an orderly end."""
+    load_keys(config.keys_file, config.keys_environment)  # a bad key file is told here, before anything listens
     store = check_models(config)
     sock = listen(config)
     if announce:

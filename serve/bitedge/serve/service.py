@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,7 +43,7 @@ class Service:
     def build(config: ServeConfig, store: ModelStore | None = None) -> Service:
         """Put the parts together; nothing runs yet."""
         metrics = Metrics()
-        store = store or ModelStore(config.models, kernels=config.kernels, default=config.default_model)
+        store = store or config.store()
         batcher = Batcher(
             threads=config.thread_count,
             capacity=config.queue,
@@ -62,9 +62,9 @@ class Service:
         wished = self.config.deadline_ms if milliseconds is None else milliseconds
         return min(wished, self.config.max_deadline_ms) / 1_000
 
-    def job(self, model: ServedModel, data: bytes, started: float, budget: float) -> Job:
+    def job(self, model: ServedModel, data: bytes, started: float, budget: float, top_k: int) -> Job:
         """One image for one model."""
-        return Job(model=model, payload=data, deadline=started + budget, created=time.perf_counter())
+        return Job(model=model, payload=data, deadline=started + budget, top_k=top_k)
 
     async def run(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
         """Queue the jobs and wait for all of them; a client that leaves takes its queued jobs along."""
@@ -130,15 +130,29 @@ class Service:
                 raise too_large(limit)
         return b"".join(parts)
 
-    async def _receive(self, request: Request, seconds: float) -> dict[str, Any]:
+    async def _receive(self, request: Request, seconds: float) -> MutableMapping[str, Any]:
+        task = asyncio.current_task()
+        assert task is not None
+        late = False
+
+        def expire() -> None:
+            nonlocal late
+            late = task.cancel()
+
+        timer = asyncio.get_running_loop().call_later(
+            max(0.0, seconds), expire
+        )  # asyncio.timeout, at a fifth of its cost
         try:
-            async with asyncio.timeout(max(0.0, seconds)):
-                message = await request.receive()
-        except TimeoutError:
+            message = await request.receive()
+        except asyncio.CancelledError:
+            if not late or task.uncancel() > 0:
+                raise
             raise BodyTimeoutError(f"the body did not arrive within {self.config.body_seconds:g} s") from None
+        finally:
+            timer.cancel()
         if message["type"] == "http.disconnect":
             raise ClientGoneError
-        return dict(message)
+        return message
 
 
 def drop(job: Job) -> None:

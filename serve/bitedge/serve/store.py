@@ -56,15 +56,17 @@ class ModelStore:
     root: Path
     kernels: str | None = None
     default: str | None = None
+    name: str | None = None  # of a single model, see `scan`
     on_event: Callable[[Event], None] = lambda _: None
     unloaded: frozenset[str] = frozenset()
     table: Table = field(default_factory=dict)
+    _newest: Mapping[str, ServedModel] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def refresh(self, *, force: str | None = None) -> list[Event]:
         """Look at the folder, load what is new or changed, drop what is gone; `force` retries a refused model."""
         with self._lock:
-            found = {(c.name, c.version): c for c in scan(self.root) if c.name not in self.unloaded}
+            found = {(c.name, c.version): c for c in scan(self.root, self.name) if c.name not in self.unloaded}
             events: list[Event] = []
             for key, candidate in found.items():
                 self._refresh_one(key, candidate, force == candidate.name, events)
@@ -107,14 +109,20 @@ class ModelStore:
             return
         entries = {key: value for key, value in self.table[name].items() if key != version}
         rest = {key: value for key, value in self.table.items() if key != name}
-        self.table = {**rest, name: entries} if entries else rest
+        self._publish({**rest, name: entries} if entries else rest)
         if entry.model is not None:
             entry.model.retired = True
         events.append(Event("removed", name, version))
 
     def _put(self, entry: Entry) -> None:
         name, version = entry.candidate.name, entry.candidate.version
-        self.table = {**self.table, name: {**self.table.get(name, {}), version: entry}}
+        self._publish({**self.table, name: {**self.table.get(name, {}), version: entry}})
+
+    def _publish(self, table: Table) -> None:
+        """Exchange the tables that requests read."""
+        newest_of = {name: newest(table[name]) for name in sorted(table)}
+        self.table = table
+        self._newest = {name: model for name, model in newest_of.items() if model is not None}
 
     def load(self, name: str) -> None:
         """Load a model by name, again if it was unloaded or refused."""
@@ -149,7 +157,7 @@ class ModelStore:
                 why = f" ({entry.reason})" if entry is not None else ""
                 raise UnknownModelError(f"model {name} has no version {version} that can be served{why}")
             return entry.model
-        model = newest(entries)
+        model = self._newest.get(name or "")
         if model is None:
             raise UnknownModelError(f"model {name} has no version that can be served; GET /v1/models says why")
         return model
@@ -159,13 +167,12 @@ class ModelStore:
         """The model that serves requests which name none."""
         if self.default is not None:
             return self.default
-        ready = sorted(name for name, entries in self.table.items() if newest(entries) is not None)
-        return ready[0] if ready else None
+        return next(iter(self._newest), None)
 
     @property
     def ready(self) -> bool:
         """Whether a model serves that passed its golden vectors; a bad one beside it takes nobody out of service."""
-        return any(newest(entries) is not None for entries in self.table.values())
+        return bool(self._newest)
 
     def entries(self) -> list[Entry]:
         """Every version that is known, sorted by model and version."""
