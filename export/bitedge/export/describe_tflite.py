@@ -13,11 +13,11 @@ _IDENTIFIER = b"TFL3"
 
 def describe(path: Path) -> dict[str, Any]:
     """Read format, size, metadata and layers."""
-    from tensorflow.lite.python import schema_py_generated as schema
-
     content = path.read_bytes()
     if content[4:8] != _IDENTIFIER:
         raise ExportError(f"{path} is not a TFLite file: it does not carry the mark {_IDENTIFIER.decode()}")
+    from tensorflow.lite.python import schema_py_generated as schema  # seconds, so only for a file that looks right
+
     try:
         model = schema.ModelT.InitFromPackedBuf(content, 0)
         graph = model.subgraphs[0]
