@@ -20,7 +20,6 @@ from bitedge.train.execution import ParityWarning
 from bitedge.train.metrics import read_rows
 from bitedge.train.optimization import Optimization
 from bitedge.train.progress import Lines, Silent
-from bitedge.train.recipe import load_recipe
 from bitedge.train.run import Run, load_run
 from bitedge.train.trainer import fit
 
@@ -44,7 +43,7 @@ def weights(run: Run) -> dict[str, torch.Tensor]:
 
 
 def test_run_folder_is_complete(finished: Run) -> None:
-    assert sorted(path.name for path in finished.folder.iterdir()) == sorted(FILES)
+    assert {path.name for path in finished.folder.iterdir()} - {"events"} == set(FILES)
     assert (finished.folder / "curves.png").read_bytes().startswith(b"\x89PNG")
     about = json.loads((finished.folder / "environment.json").read_text())
     assert about["torch"] == torch.__version__
@@ -74,9 +73,8 @@ def test_binary_weights_stay_exactly_binary(finished: Run) -> None:
 def test_state_is_plain_data(finished: Run) -> None:
     state = load_state(finished.folder / "state.pt")
     assert (state["epoch"], state["step"]) == (2, 0)
-    assert torch.equal(
-        state["module"]["conv2.weight"], load_run(finished.folder, checkpoint="last").module.conv2.weight
-    )
+    last = weights(load_run(finished.folder, checkpoint="last"))
+    assert all(torch.equal(value, last[name]) for name, value in state["module"].items())
 
 
 def test_same_seed_gives_the_same_bits_and_another_seed_does_not(finished: Run, tmp_path: Path) -> None:
@@ -181,19 +179,3 @@ def test_lines_are_printed_where_there_is_no_terminal(tmp_path: Path) -> None:
     assert [line.split()[1] for line in lines if line.startswith("epoch")] == ["1/2", "2/2"]
     assert lines[-1].startswith("test accuracy")
     assert "\r" not in stream.getvalue()
-
-
-@pytest.mark.slow
-def test_a_small_network_learns_512_images_by_heart(tmp_path: Path) -> None:
-    changes = [
-        "data.limit=512",
-        "data.augment=false",
-        "epochs=30",
-        "batch_size=64",
-        "network.arguments.width=16",
-        "execution.threads=1",
-    ]
-    run = fit("digits", out=tmp_path / "run", overrides=changes, progress=Silent())
-    rows = read_rows(run.folder / "metrics.jsonl")
-    assert max(row["train_accuracy"] for row in rows) >= 0.99
-    assert load_recipe(run.folder / "recipe.toml").data.limit == 512

@@ -12,6 +12,7 @@ torchrun --nproc-per-node 2 -m bitedge.cli train --recipe cifar10-small --data D
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 from pathlib import Path
@@ -23,7 +24,7 @@ from bitedge.cli.output import emit, table
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take a recipe, its data and where to write; or an action of many runs."""
-    parser.add_argument("action", nargs="?", choices=("sweep", "compare"), help="many runs instead of one")
+    parser.add_argument("action", nargs="?", metavar="sweep|compare", help="many runs instead of one")
     parser.add_argument("names", nargs="*", metavar="NAME", help="the sweep, or the recipes to compare")
     parser.add_argument("--recipe", metavar="NAME|FILE.toml", help="a shipped recipe, or your own file")
     parser.add_argument("--list", action="store_true", help="show the shipped recipes with their expected result")
@@ -41,8 +42,13 @@ def run(args: argparse.Namespace) -> int:
     """Train, list, show, sweep or compare."""
     if args.list:
         return list_all(args)
+    actions = {"sweep": sweep, "compare": compare}
     if args.action is not None:
-        return {"sweep": sweep, "compare": compare}[args.action](args)
+        if args.action not in actions:
+            close = difflib.get_close_matches(args.action, actions, n=1)
+            advice = f"did you mean {close[0]!r}?" if close else f"give --recipe {args.action} to train by a recipe"
+            raise CommandError(f"there is no action {args.action!r}: {advice}")
+        return actions[args.action](args)
     recipe = args.recipe
     if recipe is None and args.resume and args.out is not None:
         recipe = str(args.out / "recipe.toml")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,16 @@ def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:
     if recipe.name == "folder":
         options |= {"size": recipe.size, "resize": recipe.resize, "workers": recipe.workers}
     dataset = load_dataset(recipe.name, root, **options)
-    if recipe.limit is None:
-        return dataset
-    splits = {split: dataset.arrays(split) for split in ("validation", "test")}
-    splits["train"] = dataset.arrays("train", limit=recipe.limit)
-    augmentation = dataset.augmentation if isinstance(dataset, ArrayDataset) else None
-    return ArrayDataset(dataset.name, dataset.labels, dataset.preprocessing, splits, augmentation=augmentation)
+    if recipe.limit is not None:
+        splits = {split: dataset.arrays(split) for split in ("validation", "test")}
+        splits["train"] = dataset.arrays("train", limit=recipe.limit)
+        augmentation = dataset.augmentation if isinstance(dataset, ArrayDataset) else None
+        dataset = ArrayDataset(dataset.name, dataset.labels, dataset.preprocessing, splits, augmentation=augmentation)
+    if recipe.shift is not None:
+        if not isinstance(dataset, ArrayDataset):
+            raise TrainError(f"data.shift = {recipe.shift}: images of a folder have their own augmentation; remove it")
+        dataset.augmentation = replace(dataset.augmentation, pad=recipe.shift)
+    return dataset
 
 
 def needs_folder(recipe: DataRecipe) -> bool:

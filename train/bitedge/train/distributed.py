@@ -35,14 +35,6 @@ class Group:
         """Whether this process writes files and talks."""
         return self.rank == 0
 
-    def shard(self, batch_size: int) -> int:
-        """Images of each global batch that fall to this process."""
-        if batch_size % self.world:
-            raise TrainError(
-                f"batch_size = {batch_size} does not divide among {self.world} processes: change one of them"
-            )
-        return batch_size // self.world
-
     def sum(self, values: Tensor) -> Tensor:
         """Add up a tensor over all processes, in place."""
         if self.world > 1:
@@ -59,12 +51,6 @@ class Group:
         if self.world > 1:
             for tensor in module.state_dict().values():
                 dist.broadcast(tensor, src=0)
-
-    def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process: all of them hear the same answer."""
-        if self.world == 1:
-            return flag
-        return bool(self.sum(torch.tensor(float(flag), device=self.device)).item() > 0)
 
 
 def pick_device(name: str, local_rank: int = 0) -> torch.device:

@@ -77,6 +77,7 @@ class DataRecipe:
 
     name: Literal["digits", "cifar10", "folder"]
     augment: bool = True
+    shift: int | None = None  # pixels of random shift, where images live in memory; the set's own unless given
     normalization: Literal["dyadic", "paper", "imagenet"] = "dyadic"
     validation: int = 0  # images held out of the training split, the same ones for every seed
     size: int | None = None  # side of the image fed to the network (folders)
@@ -188,6 +189,7 @@ class Recipe:
             ("batch_size", self.batch_size, 2),
             ("seed", self.seed, 0),
             ("data.validation", self.data.validation, 0),
+            ("data.shift", self.data.shift, 0),
             ("data.limit", self.data.limit, 2),
             ("data.size", self.data.size, 8),
             ("data.resize", self.data.resize, 8),

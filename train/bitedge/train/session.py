@@ -89,8 +89,7 @@ class Session:
             self._publish(log)  # a kill may have come between the state and the files that follow from it
         network = self._wrapped()
         while self.epoch < self.recipe.epochs:
-            row = self._train_epoch(network)
-            row = self._finish_epoch(row)
+            row = self._finish_epoch(self._train_epoch(network))
             if log is not None:
                 log.add(row)
             self._checkpoint()
@@ -112,7 +111,7 @@ class Session:
         """Take the steps that are left of the current epoch and return what they amounted to."""
         steps = len(self.batches)
         self.report.start(self.epoch + 1, self.recipe.epochs, steps, self.step)
-        begun, first = time.perf_counter(), self.step
+        begun, spent, first = time.perf_counter(), self.seconds, self.step
         for images, labels in self.batches.epoch(self.epoch, self.step):
             self._train_step(network, images, labels)
             self.step += 1
@@ -125,9 +124,7 @@ class Session:
                 self.seconds += time.perf_counter() - begun
                 begun = time.perf_counter()
                 self._checkpoint()
-        elapsed = time.perf_counter() - begun
-        self.seconds += elapsed
-        images_seen = (self.step - first) * self.recipe.batch_size
+        self.seconds += time.perf_counter() - begun
         self._require_finite()
         loss, hits, count = self.group.sum(self.sums).tolist()
         return {
@@ -135,7 +132,7 @@ class Session:
             "step": (self.epoch + 1) * steps,
             "train_loss": loss / count,
             "train_accuracy": hits / count,
-            "images_per_second": images_seen / elapsed if elapsed > 0 else 0.0,
+            "images_per_second": (self.step - first) * self.recipe.batch_size / max(self.seconds - spent, 1e-9),
             "seconds": self.seconds,
         }
 

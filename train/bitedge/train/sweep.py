@@ -12,6 +12,7 @@ import fcntl
 import hashlib
 import itertools
 import json
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -66,9 +67,8 @@ class Sweep:
             if unknown := sorted(set(axis) - {"low", "high", "log"}):
                 raise TrainError(f"space.{key} has no option {unknown[0]!r}: a range takes low, high and log")
         if listed == bool(self.trials):
-            raise TrainError(
-                f"trials = {self.trials}: a {self.search} search {'has its own count' if listed else 'needs one'}"
-            )
+            advice = "lists its own points: remove it" if listed else "needs a number of trials"
+            raise TrainError(f"trials = {self.trials}: a {self.search} search {advice}")
 
 
 def load_sweep(source: str | Path) -> Sweep:
@@ -155,14 +155,18 @@ def _objective(
         digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:12]
         report.note(f"trial {trial.number}: " + ", ".join(f"{key} = {value}" for key, value in values.items()))
         trial.set_user_attr("folder", f"trials/{digest}")
-        run = fit(
-            sweep.recipe,
-            out=folder / "trials" / digest,
-            data=data,
-            resume=True,
-            overrides=overrides(sweep, values),
-            progress=report,
-        )
+        try:
+            run = fit(
+                sweep.recipe,
+                out=folder / "trials" / digest,
+                data=data,
+                resume=True,
+                overrides=overrides(sweep, values),
+                progress=report,
+            )
+        except TrainError as error:
+            report.note(f"trial {trial.number} failed: {error}")
+            raise
         trial.set_user_attr("test", run.training["test"]["last"]["accuracy"])
         trial.set_user_attr("best", run.training["best"]["accuracy"])
         return float(run.training["last"]["accuracy"])
@@ -185,13 +189,11 @@ def _open_study(sweep: Sweep, folder: Path, url: str | None) -> Iterator[optuna.
     In its own SQLite file the sweep is alone (a lock says so), hence whatever is still running there is dead. In a
     shared storage Optuna's heartbeat tells.
     """
-    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    optuna.logging.set_verbosity(optuna.logging.ERROR)  # what fails is said below, in one line
     samplers = {"tpe": optuna.samplers.TPESampler, "random": optuna.samplers.RandomSampler}
     sampler = samplers.get(sweep.search, optuna.samplers.RandomSampler)(seed=sweep.seed)
     if url is not None:
-        retry = optuna.storages.RetryFailedTrialCallback()
-        shared = optuna.storages.RDBStorage(url, heartbeat_interval=HEARTBEAT_SECONDS, failed_trial_callback=retry)
-        yield _study(sweep, sampler, shared)
+        yield _study(sweep, sampler, _shared_storage(url))
         return
     with (folder / "sweep.lock").open("w") as lock:
         try:
@@ -204,6 +206,13 @@ def _open_study(sweep: Sweep, folder: Path, url: str | None) -> Iterator[optuna.
         for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
             _queue_again(study, trial)
         yield study
+
+
+def _shared_storage(url: str) -> optuna.storages.RDBStorage:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats, in Optuna since 2.5
+        retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
+        return optuna.storages.RDBStorage(url, heartbeat_interval=HEARTBEAT_SECONDS, failed_trial_callback=retry)
 
 
 def _study(sweep: Sweep, sampler: optuna.samplers.BaseSampler, storage: optuna.storages.RDBStorage) -> optuna.Study:

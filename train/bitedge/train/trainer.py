@@ -50,6 +50,10 @@ def fit(
             if group.leads:
                 prepare_folder(folder, resolved, resume, report)
             group.barrier()
+            if not (folder / "recipe.toml").exists():
+                raise TrainError(
+                    f"process {group.rank} does not see {folder}: put --out on storage that all of them share"
+                )
             Session(resolved, folder, root, group, report).run()
             group.barrier()
         finally:
