@@ -146,6 +146,7 @@ def test_grey_and_transparent_files_become_rgb(root: Path) -> None:
         ({"workers": -1}, "workers must be 0 or more"),
         ({"validation": 30}, "cannot hold out 30 of 30 images"),
         ({"size": 0}, "size must be positive"),
+        ({"size": [16, 16, 3]}, r"size must be one number or \[height, width\], got \[16, 16, 3\]"),
     ],
 )
 def test_bad_options_are_refused(root: Path, options: dict[str, Any], message: str) -> None:

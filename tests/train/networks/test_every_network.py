@@ -75,3 +75,13 @@ def test_latent_variant_computes_the_same_function(name: str) -> None:
 def test_same_seed_same_weights(name: str) -> None:
     first, second = build(name).state_dict(), build(name).state_dict()
     assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's tracer does so itself
+@pytest.mark.parametrize("name", NETWORKS)
+def test_compiles_without_a_graph_break(name: str) -> None:
+    network = build(name).eval()
+    compiled = torch.compile(network, backend="aot_eager", fullgraph=True)
+    x = torch.randn(2, 3, SIZE, SIZE)
+    expected = network(x)
+    assert torch.equal(compiled(x), expected)

@@ -59,10 +59,10 @@ def measure_training(
     rounds: int = 10,
     threads: int | None = None,
 ) -> dict[str, Any]:
-    """Time training steps of every variant in turns; return images per second (median) and ratios to `plain`.
+    """Time training steps of every variant in turns; return images per second, per second of CPU time, and speedups.
 
-    A ratio is the median over rounds of the quotient of the two times in that round, so that a busy machine disturbs
-    both alike.
+    The speeds are medians. A speedup is the median over rounds of the quotient of two CPU times in one round, so that
+    a busy machine disturbs both alike; with one thread, CPU time hardly depends on what else runs.
     """
     if network not in NETWORKS:
         raise TrainError(f"unknown network {network!r}; expected one of {', '.join(NETWORKS)}")
@@ -74,12 +74,14 @@ def measure_training(
         steps = {name: _step(network, width, image_size, batch, *how) for name, how in VARIANTS.items()}
         for step in steps.values():
             step()
-        times: dict[str, list[float]] = {name: [] for name in steps}
+        wall: dict[str, list[float]] = {name: [] for name in steps}
+        cpu: dict[str, list[float]] = {name: [] for name in steps}
         for _ in range(rounds):
             for name, step in steps.items():
-                start = time.perf_counter()
+                start = time.perf_counter(), time.process_time()
                 step()
-                times[name].append(time.perf_counter() - start)
+                wall[name].append(time.perf_counter() - start[0])
+                cpu[name].append(time.process_time() - start[1])
         used = torch.get_num_threads()
     finally:
         torch.set_num_threads(before)
@@ -90,10 +92,11 @@ def measure_training(
         "batch": batch,
         "threads": used,
         "torch": torch.__version__,
-        "images_per_second": {name: batch / statistics.median(values) for name, values in times.items()},
+        "images_per_second": {name: batch / statistics.median(values) for name, values in wall.items()},
+        "images_per_cpu_second": {name: batch / statistics.median(values) for name, values in cpu.items()},
         "speedup": {
-            name: statistics.median(plain / own for plain, own in zip(times["plain"], values, strict=True))
-            for name, values in times.items()
+            name: statistics.median(plain / own for plain, own in zip(cpu["plain"], values, strict=True))
+            for name, values in cpu.items()
         },
     }
 
@@ -129,7 +132,8 @@ def main() -> None:
     about = "{network} width {width}, {image_size}x{image_size}, batch {batch}, {threads} threads, torch {torch}"
     print(about.format(**report))
     for name, speed in report["images_per_second"].items():
-        print(f"{name:14} {speed:9.1f} images/s  {report['speedup'][name]:5.2f} x plain")
+        per_cpu = report["images_per_cpu_second"][name]
+        print(f"{name:14} {speed:8.1f} images/s {per_cpu:8.1f} per CPU second {report['speedup'][name]:6.2f} x plain")
 
 
 if __name__ == "__main__":

@@ -63,9 +63,11 @@ def load_folder(
     A file `classes.tsv` (folder name, tab, readable name) gives the labels; otherwise the folder names do.
     """
     root = Path(root)
-    height, width = (size, size) if isinstance(size, int) else (224, 224) if size is None else tuple(size)
+    sides = (224, 224) if size is None else (size, size) if isinstance(size, int) else tuple(size)
+    if len(sides) != 2:
+        raise TrainError(f"size must be one number or [height, width], got {list(sides)}")
     preprocessing = make_preprocessing(
-        (height, width), resize=resize, interpolation=interpolation, normalization=normalization
+        (sides[0], sides[1]), resize=resize, interpolation=interpolation, normalization=normalization
     )
     if augmentation is None:
         augmentation = "crop_flip" if resize is None else "resized_crop"
@@ -164,12 +166,11 @@ class FolderDataset(Dataset):
         world: int = 1,
     ) -> FolderLoader:
         """Return the batches of a split."""
-        files = self._splits[split] if self.size(split) else None
-        if files is None:
+        count = self.size(split)
+        if not count:
             raise TrainError(f"the {split} split of {self.name} is empty")
-        plan = EpochPlan(
-            len(files.paths), batch_size, seed, split == "train" if shuffle is None else shuffle, rank, world
-        )
+        files = self._splits[split]
+        plan = EpochPlan(count, batch_size, seed, split == "train" if shuffle is None else shuffle, rank, world)
         decoder = _Decoder(files, self.preprocessing, self.augmentation if augment else None, seed)
         workers = min(8, max(1, _cores() // world)) if self.workers is None else self.workers
         return FolderLoader(decoder, plan, torch.device(device), workers)

@@ -7,6 +7,7 @@ Courbariaux et al., Binarized Neural Networks, https://arxiv.org/abs/1602.02830,
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Literal
 
 from torch import nn
 
@@ -60,14 +61,9 @@ class BinaryNet(nn.Sequential):
             )
         layers: OrderedDict[str, nn.Module] = OrderedDict()
 
-        def add_norm(index: int, channels: int, dims: int) -> None:
+        def add_norm(index: int, channels: int, dims: Literal[1, 2]) -> None:
             layers[f"norm{index}"] = make_norm(
-                norm,
-                channels,
-                dims=2 if dims == 2 else 1,
-                eps=norm_eps,
-                momentum=norm_momentum,
-                scale=norm_scale,
+                norm, channels, dims=dims, eps=norm_eps, momentum=norm_momentum, scale=norm_scale
             )
 
         channels = in_channels
