@@ -23,6 +23,15 @@ const KernelSet kTable[] = {
 
 }  // namespace
 
+const std::vector<const KernelSet*>& built_kernels() {
+  static const std::vector<const KernelSet*> built = [] {
+    std::vector<const KernelSet*> sets;
+    for (const KernelSet& set : kTable) sets.push_back(&set);
+    return sets;
+  }();
+  return built;
+}
+
 const std::vector<const KernelSet*>& available_kernels() {
   static const std::vector<const KernelSet*> available = [] {
     std::vector<const KernelSet*> sets;

@@ -10,6 +10,9 @@ namespace bitedge {
 
 struct KernelSet;
 
+// Every set of this build, best first, whether this CPU can run it or not.
+const std::vector<const KernelSet*>& built_kernels();
+
 // Every available set, best first.
 const std::vector<const KernelSet*>& available_kernels();
 

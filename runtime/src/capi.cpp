@@ -122,15 +122,17 @@ const char* bitedge_cpu_features(void) {
   return names.c_str();
 }
 
-size_t bitedge_kernel_count(void) { return bitedge::available_kernels().size(); }
+size_t bitedge_kernel_count(void) { return bitedge::built_kernels().size(); }
 
 bitedge_status bitedge_kernel(size_t index, bitedge_kernel_info* info) {
   return guarded([&] {
-    const auto& sets = bitedge::available_kernels();
+    const auto& sets = bitedge::built_kernels();
+    const auto& available = bitedge::available_kernels();
     require(index < sets.size(), "there are fewer kernel sets");
     bitedge_kernel_info row{};
     row.name = sets[index]->name;
-    row.built = row.supported = 1;
+    row.built = 1;
+    row.supported = std::find(available.begin(), available.end(), sets[index]) != available.end();
     try {
       row.chosen = sets[index] == &bitedge::select_kernels(nullptr);
     } catch (const Error&) {  // BITEDGE_KERNELS names none of them: loading a model will say so
