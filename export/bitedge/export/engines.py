@@ -48,4 +48,11 @@ class Engine:
         return session
 
 
-ENGINES = (Engine("core", "model.gguf", "bitedge.export.engine_core", half=True),)
+_ORT, _LCE = ("onnx", "onnxruntime"), ("larq_compute_engine", "tensorflow")
+
+ENGINES = (
+    Engine("core", "model.gguf", "bitedge.export.engine_core", half=True),
+    Engine("onnx", "model.onnx", "bitedge.export.engine_onnx", "onnx", _ORT, half=True),
+    Engine("int8", "model.int8.onnx", "bitedge.export.engine_onnx", "onnx", _ORT, half=True),
+    Engine("tflite", "model.tflite", "bitedge.export.engine_tflite", "tflite", _LCE, half=True),
+)

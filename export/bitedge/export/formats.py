@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from bitedge.export.bundle import Bundle
 from bitedge.export.errors import ExportError
+from bitedge.export.extras import needs
 
 Writer = Callable[[Bundle, Path], None]
 
@@ -25,9 +25,9 @@ class Format:
     packages: tuple[str, ...]
     attribute: str = "write"
 
-    def missing(self) -> tuple[str, ...]:
-        """Give the packages that are not installed."""
-        return tuple(package for package in self.packages if importlib.util.find_spec(package) is None)
+    def needs(self) -> str:
+        """Say which packages are missing and how to get them; empty if none is."""
+        return needs(self.packages, self.extra)
 
     def writer(self) -> Writer:
         """Load the writer."""
@@ -35,7 +35,12 @@ class Format:
         return write
 
 
-FORMATS = (Format("gguf", "model.gguf", "bitedge.export.packed", "train", ("gguf",)),)
+FORMATS = (
+    Format("gguf", "model.gguf", "bitedge.export.packed", "train", ("gguf",)),
+    Format("onnx", "model.onnx", "bitedge.export.onnx_float", "onnx", ("onnx",)),
+    Format("int8", "model.int8.onnx", "bitedge.export.onnx_int8", "onnx", ("onnx",)),
+    Format("tflite", "model.tflite", "bitedge.export.tflite", "tflite", ("larq_compute_engine", "tensorflow")),
+)
 
 
 def choose(names: Sequence[str] | None) -> tuple[list[Format], dict[str, str]]:
@@ -49,9 +54,8 @@ def choose(names: Sequence[str] | None) -> tuple[list[Format], dict[str, str]]:
         raise ExportError(f"no format was asked for; the formats are {', '.join(table)}")
     skipped: dict[str, str] = {}
     for row in wanted:
-        if row.missing():
-            needs = f"needs {', '.join(row.missing())}: pip install 'bitedge[{row.extra}]'"
+        if reason := row.needs():
             if names is not None:
-                raise ExportError(f"the format {row.name!r} {needs}")
-            skipped[row.name] = needs
+                raise ExportError(f"the format {row.name!r} {reason}")
+            skipped[row.name] = reason
     return [row for row in wanted if row.name not in skipped], skipped
