@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .binary_optimizer import BinaryOptimizer, Params
-from .kernel import Scalar, run
+from .kernel import Scalar, as_tensors, run
 from .rule import BinaryRule, Group, ParameterState, flip, float_grads, use_foreach
 
 
@@ -44,8 +44,10 @@ def bop(
 ) -> None:
     """One step: m += gamma·(g - m), then w becomes -w where w·m > tau. All paths give the same bits."""
     if not foreach:
+        scalars: Sequence[Scalar] = (gamma, tau)
+        scalars = as_tensors(scalars, params[0].device) if compiled else scalars
         for weight, grad, exp_avg, record in zip(params, grads, exp_avgs, flipped, strict=True):
-            run(bop_kernel, (weight, grad, exp_avg), record, (gamma, tau), compiled=compiled)
+            run(bop_kernel, (weight, grad, exp_avg), record, scalars, compiled=compiled)
         return
     moves = torch._foreach_sub(grads, exp_avgs)
     torch._foreach_mul_(moves, gamma)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .binary_optimizer import BinaryOptimizer, Params
 from .hyper import square_root
-from .kernel import Scalar, root, run
+from .kernel import Scalar, as_tensors, root, run
 from .rule import BinaryRule, Group, ParameterState, flip, float_grads, use_foreach, zeros_like
 
 Divisors = tuple[Scalar, Scalar] | None
@@ -78,12 +78,13 @@ def bop2nd(
 ) -> None:
     """One step: m += gamma·(g - m), v += sigma·(g² - v), then w becomes -w where w·s > tau; same bits on all paths."""
     if not foreach:
+        common: Sequence[Scalar] = (gamma, sigma, tau, eps)
+        common = as_tensors(common, params[0].device) if compiled else common
         for weight, grad, m, v, pair, record in zip(
             params, grads, exp_avgs, exp_avg_sqs, divisors, flipped, strict=True
         ):
             kernel = biased_kernel if pair is None else corrected_kernel
-            scalars = (gamma, sigma, tau, eps, *(pair or ()))
-            run(kernel, (weight, grad, m, v), record, scalars, compiled=compiled)
+            run(kernel, (weight, grad, m, v), record, (*common, *(pair or ())), compiled=compiled)
         return
     moves = torch._foreach_sub(grads, exp_avgs)
     torch._foreach_mul_(moves, gamma)

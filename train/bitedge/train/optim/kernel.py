@@ -32,11 +32,16 @@ def run(
     operands = list(tensors) if flipped is None else [*tensors, flipped]
     if compiled:
         views = [bare(view) for view in flat(operands) or operands]
-        numbers = [as_tensor(scalar, tensors[0].device).float() for scalar in scalars]
-        compile_kernel(kernel)(None, None if flipped is None else views.pop(), *views, *numbers)
+        record = None if flipped is None else views.pop()
+        compile_kernel(kernel)(None, record, *views, *as_tensors(scalars, tensors[0].device))
         return
     for scratch, *pieces in blocks(operands):
         kernel(scratch, None if flipped is None else pieces.pop(), *pieces, *scalars)
+
+
+def as_tensors(scalars: Sequence[Scalar], device: torch.device) -> list[Tensor]:
+    """Hyper-parameters as a compiled kernel takes them: 0-dim, float32, so that a new value is not a new kernel."""
+    return [as_tensor(scalar, device).to(device, torch.float32) for scalar in scalars]
 
 
 def blocks(tensors: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
