@@ -28,7 +28,10 @@ class RunningServer:
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        assert "on http://" in line, f"the server did not start: {line!r} {self.log()}"
+        if "on http://" not in line:
+            said = self.log()
+            self.close()
+            raise AssertionError(f"the server did not start: {line!r} {said}")
         self.url = line.split(" on ")[-1].strip()
         self.address = self.url.removeprefix("http://")
         self.wait_for(lambda: self.answers("/readyz"), "ready")

@@ -193,6 +193,16 @@ def test_a_slow_body_is_cut_off(start_server: Start) -> None:
     assert b"did not arrive within" in answer
 
 
+def test_a_client_that_never_speaks_is_let_go_and_delays_no_shutdown(start_server: Start) -> None:
+    server = start_server("--body-seconds", "0.3", "--drain-seconds", "3000")
+    host, port = server.address.split(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(b"POST /v1/cla")
+        assert connection.recv(100) == b"", "closed, without an answer"
+    with socket.create_connection((host, int(port))):
+        assert server.stop() == 0, "and not killed after a minute"
+
+
 def test_overload_is_answered_with_200_or_a_time_to_come_back(start_server: Start) -> None:
     server = start_server("--queue", "4", "--threads", "1", "--batch-delay-ms", "20", "--max-batch", "2")
     answers: list[httpx2.Response] = []

@@ -41,7 +41,7 @@ SECURITY_HEADERS = [
     (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
 ]
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
-INFERENCE = re.compile(r"/v1/(classify|preview)|/v2/models/[^/]+(/versions/[^/]+)?/infer$")
+INFERENCE = re.compile(r"/v1/(classify|classify/batch|preview)$|/v2/models/[^/]+(/versions/[^/]+)?/infer$")
 
 
 # Endpoints that are called without the framework's routing when a request gives no parameters to check: for a network
@@ -96,7 +96,6 @@ class Gate:
             self._admit(scope, headers, passage)
             endpoint = self._direct.get(scope["path"])
             if endpoint is not None and scope["method"] == "POST" and not scope["query_string"]:
-                passage.route = scope["path"]
                 response = await endpoint(Request(scope, receive))
                 await response(scope, receive, send_with_headers)
             else:
@@ -135,11 +134,12 @@ class Gate:
         if length.isdigit() and int(length) > service.config.max_body_bytes:
             raise too_large(service.config.max_body_bytes)
         if scope["method"] == "POST" and INFERENCE.match(path):
+            passage.route = path if path.startswith("/v1/") else "/v2/models/{model}/infer"
             service.batcher.check_room()
 
     def _record(self, scope: Scope, passage: Passage) -> None:
         service = self._service
-        route = passage.route or getattr(scope.get("route"), "path", "unmatched")
+        route = getattr(scope.get("route"), "path", passage.route or "unmatched")
         seconds = time.perf_counter() - passage.started
         service.metrics.observe_request(route, passage.status, seconds)
         if passage.reason:

@@ -11,7 +11,9 @@ import sys
 from types import FrameType
 
 import uvicorn
+from uvicorn.config import STARTUP_FAILURE
 
+from bitedge.serve.acceptor import Acceptor
 from bitedge.serve.app import create_app
 from bitedge.serve.auth import load_keys
 from bitedge.serve.config import ServeConfig
@@ -38,6 +40,22 @@ class DrainingServer(uvicorn.Server):
         super().__init__(config)
         self._service = service
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Start the application, then accept from the sockets."""
+        await self.lifespan.startup()
+        if self.lifespan.should_exit:
+            sys.exit(STARTUP_FAILURE)
+        config, state, lifespan = self.config, self.server_state, self.lifespan
+
+        def protocol() -> asyncio.Protocol:
+            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
+                config=config, server_state=state, app_state=lifespan.state
+            )
+            return made
+
+        self.servers = [Acceptor(sock, protocol, self._service.config.body_seconds) for sock in sockets or []]  # type: ignore[misc]
+        self.started = True
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Note the signal without uvicorn's habit of raising it again afterwards: a drained exit is a success."""
         if self.should_exit and sig == signal.SIGINT:
@@ -51,6 +69,7 @@ class DrainingServer(uvicorn.Server):
         await self._pause(self._service.config.drain_delay_seconds)
         for server in self.servers:
             server.close()
+            await server.wait_closed()
         await self._pause(self.grace)
         await super().shutdown(sockets)
         log.info("stopped")
