@@ -25,7 +25,7 @@ GEOMETRY: dict[str, Any] = {
 }
 
 
-def export_network(folder: Path, seed: int) -> None:
+def export_network(folder: Path, seed: int, formats: tuple[str, ...] = ("gguf",)) -> None:
     import torch
 
     from bitedge.export import export
@@ -34,7 +34,7 @@ def export_network(folder: Path, seed: int) -> None:
     torch.set_num_threads(1)
     torch.manual_seed(seed)
     network = BinaryNet(width=8, dense=32).eval()
-    export(network, (1, 3, 32, 32), folder, formats=("gguf",), labels=LABELS, preprocessing=GEOMETRY)
+    export(network, (1, 3, 32, 32), folder, formats=formats, labels=LABELS, preprocessing=GEOMETRY)
 
 
 @pytest.fixture(scope="session")
