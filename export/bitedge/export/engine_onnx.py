@@ -78,4 +78,5 @@ def _signs(array: Array) -> NDArray[np.int8]:
 def _session(model: str | bytes) -> Any:
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3  # errors; its warnings are about optimizations
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")  # torch works in between
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
