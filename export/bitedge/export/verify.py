@@ -8,7 +8,7 @@ the same for at least 99.9 % of the images.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,75 +147,77 @@ def verify_artifacts(
     present = [engine for engine in ENGINES if (folder / engine.file_name).exists()]
     if not present:
         raise ExportError(f"{folder} holds no artifact; expected one of {', '.join(e.file_name for e in ENGINES)}")
-    torch_answers = _torch_answers(captured, lowered, images)
-    verdicts = []
-    for engine in present:
-        reference = half if engine.half and half is not None else captured
-        answers = torch_answers if reference is captured else _torch_answers(reference, lowered, images)
-        verdicts.append(_verify(engine, folder / engine.file_name, reference, lowered, images, labels, answers))
-    accuracy = None if labels is None else float((torch_answers.argmax(axis=1) == labels).mean())
+    trials = [
+        _Trial(engine, folder / engine.file_name, captured, lowered) for engine in present if not engine.missing()
+    ]
+    halved = [trial for trial in trials if trial.engine.half and half is not None]
+    expected = _run_through(captured, lowered, images, [trial for trial in trials if trial not in halved])
+    verdicts = {engine.name: _skipped(engine) for engine in present if engine.missing()}
+    if half is not None and halved:
+        rounded = _run_through(half, lowered, images, halved)
+        verdicts |= {trial.engine.name: trial.verdict(rounded, labels) for trial in halved}
+    verdicts |= {trial.engine.name: trial.verdict(expected, labels) for trial in trials if trial not in halved}
+    accuracy = None if labels is None else float((expected.argmax(axis=1) == labels).mean())
     exact = lowered.output in exact_values(lowered)
-    return Verdict(lowered.name, len(images), exact, accuracy, tuple(verdicts))
+    return Verdict(lowered.name, len(images), exact, accuracy, tuple(verdicts[engine.name] for engine in present))
 
 
-def _batch_size(graph: Graph) -> int:
-    elements = sum(int(np.prod(value.shape)) for value in infer(graph).values())
-    return max(1, min(256, _BATCH_ELEMENTS // elements))
+def _skipped(engine: Engine) -> EngineVerdict:
+    needs = f"needs {', '.join(engine.missing())}: pip install 'bitedge[{engine.extra}]'"
+    return EngineVerdict(engine.name, engine.file_name, skipped=needs)
 
 
-def _torch_answers(captured: Captured, lowered: Graph, images: Array) -> NDArray[np.float32]:
-    size = _batch_size(lowered)
-    return np.concatenate([captured.run(images[i : i + size]) for i in range(0, len(images), size)])
-
-
-def _verify(
-    engine: Engine,
-    path: Path,
-    captured: Captured,
-    lowered: Graph,
-    images: Array,
-    labels: NDArray[np.int64] | None,
-    torch_answers: NDArray[np.float32],
-) -> EngineVerdict:
-    if engine.missing():
-        needs = f"needs {', '.join(engine.missing())}: pip install 'bitedge[{engine.extra}]'"
-        return EngineVerdict(engine.name, path.name, skipped=needs)
-    session = engine.open(path)
-    agreement = Agreement(lowered, _sign_sources(captured.graph))
-    size = _batch_size(lowered)
+def _run_through(captured: Captured, lowered: Graph, images: Array, trials: Sequence[_Trial]) -> NDArray[np.float32]:
+    """Run torch over all images once, show every batch to each engine, and give torch's answers."""
+    answer = captured.graph.output
+    wanted = {answer, *(name for pair in _sign_sources(captured.graph).items() for name in pair)}
+    elements = sum(int(np.prod(value.shape)) for value in infer(lowered).values())
+    size = max(1, min(256, _BATCH_ELEMENTS // elements))
     parts = []
     for start in range(0, len(images), size):
-        parts.append(_compare_batch(session, captured, agreement, start, images[start : start + size]))
-    answers = np.concatenate(parts)
-    errors = _errors(answers, torch_answers)
-    same = answers.argmax(axis=1) == torch_answers.argmax(axis=1)
-    breach = agreement.breach or _answer_breach(errors, same, agreement.rounded)
-    return EngineVerdict(
-        engine=engine.name,
-        file=path.name,
-        images=len(images),
-        logit_error=float(errors.max()),
-        top1_agreement=float(same.mean()),
-        accuracy=None if labels is None else float((answers.argmax(axis=1) == labels).mean()),
-        rounded_images=len(agreement.rounded),
-        layers=tuple(agreement.layers.values()),
-        breach=breach,
-    )
+        batch = images[start : start + size]
+        values = captured.tensors(batch, wanted)
+        parts.append(values[answer].reshape(len(batch), -1).astype(np.float32))
+        for trial in trials:
+            trial.show(start, batch, values)
+    return np.concatenate(parts)
 
 
-def _compare_batch(
-    session: Session, captured: Captured, agreement: Agreement, start: int, batch: Array
-) -> NDArray[np.float32]:
-    values = session.activations(batch)
-    if not values:
-        return session.run(batch)
-    wanted = {name for pair in agreement.signs.items() for name in pair}
-    agreement.compare(start, captured.tensors(batch, wanted), values)
-    if start == 0:
-        own = {name: array[:_NODE_IMAGES] for name, array in values.items()}
-        agreement.breach = agreement.breach or check_nodes(agreement.graph, own)
-    answers: NDArray[np.float32] = values[agreement.graph.output].reshape(len(batch), -1)
-    return answers
+class _Trial:
+    """One engine on its artifact: what it answered, and how its values agreed."""
+
+    def __init__(self, engine: Engine, path: Path, captured: Captured, lowered: Graph) -> None:
+        self.engine = engine
+        self._session: Session = engine.open(path)
+        self._agreement = Agreement(lowered, _sign_sources(captured.graph))
+        self._answers: list[NDArray[np.float32]] = []
+
+    def show(self, start: int, batch: Array, torch_values: Mapping[str, Array]) -> None:
+        """Run a batch and compare it."""
+        values = self._session.activations(batch)
+        self._agreement.compare(start, torch_values, values)
+        if start == 0:
+            own = {name: array[:_NODE_IMAGES] for name, array in values.items()}
+            self._agreement.breach = self._agreement.breach or check_nodes(self._agreement.graph, own)
+        answers = values.get(self._agreement.graph.output)
+        self._answers.append(self._session.run(batch) if answers is None else answers.reshape(len(batch), -1))
+
+    def verdict(self, expected: NDArray[np.float32], labels: NDArray[np.int64] | None) -> EngineVerdict:
+        """Judge all answers."""
+        answers, agreement = np.concatenate(self._answers), self._agreement
+        errors = _errors(answers, expected)
+        same = answers.argmax(axis=1) == expected.argmax(axis=1)
+        return EngineVerdict(
+            engine=self.engine.name,
+            file=self.engine.file_name,
+            images=len(answers),
+            logit_error=float(errors.max()),
+            top1_agreement=float(same.mean()),
+            accuracy=None if labels is None else float((answers.argmax(axis=1) == labels).mean()),
+            rounded_images=len(agreement.rounded),
+            layers=tuple(agreement.layers.values()),
+            breach=agreement.breach or _answer_breach(errors, same, agreement.rounded),
+        )
 
 
 def _sign_sources(graph: Graph) -> Mapping[str, str]:
