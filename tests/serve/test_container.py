@@ -24,7 +24,7 @@ MOST_BYTES = 250_000_000
 PACKAGES = "python3,python3-venv,ca-certificates"
 NOT_NEEDED = ("var/cache/apt", "var/lib/apt/lists", "var/log", "usr/share/doc", "usr/share/man", "usr/share/locale")
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("container"), pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("container"), pytest.mark.timeout(3600)]
 
 
 class Buildah:
