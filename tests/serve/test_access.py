@@ -92,3 +92,22 @@ def test_keys_are_in_the_openapi_document_when_they_are_needed(closed: TestClien
     assert "security" not in document["paths"]["/healthz"]["get"]
     assert "401" in document["paths"]["/v1/classify"]["post"]["responses"]
     assert "security" not in client.get("/openapi.json").json()["paths"]["/v1/classify"]["post"]
+
+
+def test_a_fault_of_ours_is_json_with_the_request_id(
+    make_client: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from bitedge.serve.store import ModelStore
+
+    client = make_client()
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr(ModelStore, "get", broken)
+    for path in ("/v1/classify", "/v1/classify?top_k=1"):
+        answer = client.post(path, content=png(), headers={"x-request-id": "abc"})
+        assert answer.status_code == 500
+        assert answer.json() == {"error": "internal error (RuntimeError); request id abc"}
+        assert answer.headers["x-content-type-options"] == "nosniff"
+    assert 'bitedge_errors_total{reason="internal"} 2.0' in client.get("/metrics").text

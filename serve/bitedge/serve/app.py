@@ -17,7 +17,7 @@ from bitedge.serve.access import closed_scopes
 from bitedge.serve.classify import json_response
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
-from bitedge.serve.gate import Gate
+from bitedge.serve.gate import Gate, error_headers, internal_message
 from bitedge.serve.images import warm_up
 from bitedge.serve.service import Service
 from bitedge.serve.store import Event, ModelStore
@@ -39,7 +39,7 @@ def version() -> str:
         return "0"
 
 
-def create_app(config: ServeConfig, store: ModelStore | None = None) -> FastAPI:
+def create_app(config: ServeConfig, store: ModelStore | None = None) -> Gate:
     """Build the application; models are loaded when it starts, unless a loaded store is given."""
     service = Service.build(config, store)
 
@@ -58,11 +58,11 @@ def create_app(config: ServeConfig, store: ModelStore | None = None) -> FastAPI:
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False},
     )
-    app.state.service = service
     classifying, direct = classify.routes(service)
-    app.add_middleware(Gate, service=service, direct=direct)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, validation_error)
+    app.add_exception_handler(ServeError, serve_error)
+    app.add_exception_handler(Exception, internal_error)
     for router in (
         classifying,
         inference.routes(service),
@@ -71,7 +71,7 @@ def create_app(config: ServeConfig, store: ModelStore | None = None) -> FastAPI:
     ):
         app.include_router(router)
     app.openapi = lambda: openapi.complete(app, closed=closed_scopes(service))  # type: ignore[method-assign]
-    return app
+    return Gate(app, service, direct)
 
 
 @asynccontextmanager
@@ -115,6 +115,22 @@ async def http_error(_: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     response = json_response({"error": str(error.detail)}, dict(error.headers or {}))
     response.status_code = error.status_code
+    return response
+
+
+async def serve_error(request: Request, error: Exception) -> Response:
+    """An error of ours, raised behind the framework's routing."""
+    assert isinstance(error, ServeError)
+    request.scope["bitedge"].reason = error.reason
+    response = json_response({"error": str(error)}, dict(error_headers(error)))
+    response.status_code = error.status
+    return response
+
+
+async def internal_error(request: Request, error: Exception) -> Response:
+    """A fault of ours; the gate logs it."""
+    response = json_response({"error": internal_message(error, request.scope["bitedge"].request_id)})
+    response.status_code = 500
     return response
 
 

@@ -147,9 +147,11 @@ def json_response(body: Any, headers: dict[str, str] | None = None) -> Response:
 
 def header_timeout(request: Request) -> float | None:
     """The deadline in `X-Timeout-Ms`, for clients that cannot change the address."""
-    text = request.headers.get("x-timeout-ms")
-    if text is None:
+    passage: Passage = request.scope["bitedge"]
+    raw = passage.headers.get(b"x-timeout-ms")
+    if raw is None:
         return None
+    text = raw.decode("latin-1")
     try:
         value = float(text)
     except ValueError:

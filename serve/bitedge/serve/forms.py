@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from python_multipart.exceptions import FormParserError
@@ -71,10 +72,11 @@ class PartCollector:
 
 def media_type(request: Request) -> str:
     """The content type without its parameters."""
-    encoding = request.headers.get("content-encoding", "identity")
+    headers: Mapping[bytes, bytes] = request.scope["bitedge"].headers
+    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
     if encoding.lower() != "identity":
         raise MediaTypeError(f"content-encoding {encoding} is not accepted; images are compressed already")
-    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 
 
 async def read_images(request: Request, service: Service, *, several: bool) -> list[bytes]:

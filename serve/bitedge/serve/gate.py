@@ -55,19 +55,21 @@ class Passage:
 
     request_id: str
     started: float
+    headers: Mapping[bytes, bytes]
     caller: str = ""
     status: int = 0
     reason: str = ""
     model: str = ""
     route: str = ""
+    finished: bool = False
 
 
 class Gate:
-    """ASGI middleware around the whole application."""
+    """The application as the server sees it: this layer, and the framework's routes behind it."""
 
     def __init__(self, app: ASGIApp, service: Service, direct: Direct) -> None:
         self._app = app
-        self._service = service
+        self.service = self._service = service
         self._direct = direct
         self._closed = closed_scopes(service)
         self._run = secrets.token_hex(4)
@@ -81,7 +83,7 @@ class Gate:
         headers: dict[bytes, bytes] = dict(scope["headers"])
         given = headers.get(b"x-request-id", b"")
         request_id = given.decode() if REQUEST_ID.fullmatch(given) else self._new_id()
-        passage = scope["bitedge"] = Passage(request_id, time.perf_counter())
+        passage = scope["bitedge"] = Passage(request_id, time.perf_counter(), headers)
         extra = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS]
 
         async def send_with_headers(message: Message) -> None:
@@ -90,6 +92,8 @@ class Gate:
                 message["headers"] = [*message["headers"], *extra]
                 if self._service.draining:
                     message["headers"].append((b"connection", b"close"))
+            else:
+                passage.finished = not message.get("more_body", False)
             await send(message)
 
         try:
@@ -163,10 +167,17 @@ class Gate:
 async def answer_error(send: Send, passage: Passage, error: ServeError) -> None:
     """Answer with the error's own status, and remember why."""
     passage.reason = error.reason
-    headers = error.headers()
-    if error.status in (408, 413):  # the rest of the body is not wanted
-        headers = [*headers, ("connection", "close")]
-    await answer(send, error.status, str(error), headers)
+    await answer(send, error.status, str(error), error_headers(error))
+
+
+def error_headers(error: ServeError) -> list[tuple[str, str]]:
+    """What the answer to an error carries; when the rest of a body is not wanted, the connection ends."""
+    return [*error.headers(), *([("connection", "close")] if error.status in (408, 413) else [])]
+
+
+def internal_message(error: Exception, request_id: str) -> str:
+    """What a client may know of a fault of ours."""
+    return f"internal error ({type(error).__name__}); request id {request_id}"
 
 
 async def answer(send: Send, status: int, message: str, headers: list[tuple[str, str]]) -> None:

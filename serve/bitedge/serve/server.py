@@ -131,7 +131,7 @@ def run_worker(config: ServeConfig, sock: socket.socket, store: ModelStore | Non
         timeout_keep_alive=30,
         timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
     )
-    server = DrainingServer(settings, app.state.service)
+    server = DrainingServer(settings, app.service)
     server.run(sockets=[sock])
     return 0 if server.started else 1
 
