@@ -55,26 +55,35 @@ void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   __m512i even[kPixels], odd[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) even[i] = odd[i] = _mm512_setzero_si512();
   add_words<kPixels>(in, c.region.step, c.singles, c.weights + size_t(block) * block_words(c, 1), even, odd);
-  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++)
-      finish_count<kEnding>(c, pixel + i, block, interleave(even[i], odd[i]));
+  const Counts<kPixels, kEnding> counts(c, pixel, block);
+  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, interleave(even[i], odd[i]));
 }
 
-// A full adder over a running bit of weight one, `ones`, and the pair of words (x0 ^ w0) and (x1 ^ w1), of which the
-// second is never formed: the new bit is ones ^ (x0 ^ x1) ^ (w0 ^ w1), and the carry, of weight two, is the majority of
-// the three, a function of ones, (x0 ^ w0) and the new bit. Five operations for 1,024 products where single words take
-// six. In assembly because the order decides: Zen 4 binds operations to pipes as they come, and other orders lose a
-// sixth.
-inline void add_pair(__m512i& ones, __m512i& twos, __m512i x0, __m512i x01, __m512i w0, __m512i w01) {
-  __m512i old, carry;
+// Full adders for the two halves of a block, over a running bit of weight one, `ones`, and the words (x0 ^ w0) and
+// (x1 ^ w1), of which the second is never formed: the new bit is ones ^ (x0 ^ x1) ^ (w0 ^ w1), and the carry, of weight
+// two, is the majority of the three, a function of ones, (x0 ^ w0) and the new bit. Five operations for 1,024 products
+// where single words take six. `x` holds x0 and x0 ^ x1; `w` holds w0 of both halves, then w0 ^ w1.
+// In assembly because the order decides: Zen 4 binds operations to pipes as they come, and other orders lose a tenth.
+inline void add_pairs(__m512i& ones_even, __m512i& even, __m512i& ones_odd, __m512i& odd, const uint64_t* x,
+                      const __m512i (&w)[4]) {
+  __m512i old_even, old_odd, carry_even, carry_odd;
   __asm__(
-      "vmovdqa64 %[ones], %[old]\n\t"
-      "vpternlogq $0x96, %[w01], %[x01], %[ones]\n\t"
-      "vpxorq %[x0], %[w0], %[carry]\n\t"
-      "vpternlogq $0xb2, %[old], %[ones], %[carry]\n\t"
-      "vpopcntq %[carry], %[carry]\n\t"
-      "vpaddq %[carry], %[twos], %[twos]"
-      : [ones] "+v"(ones), [twos] "+v"(twos), [old] "=&v"(old), [carry] "=&v"(carry)
-      : [x0] "v"(x0), [x01] "v"(x01), [w0] "v"(w0), [w01] "v"(w01));
+      "vmovdqa64 %[ones_even], %[old_even]\n\t"
+      "vmovdqa64 %[ones_odd], %[old_odd]\n\t"
+      "vpternlogq $0x96, %[x01]%{1to8%}, %[w2], %[ones_even]\n\t"
+      "vpternlogq $0x96, %[x01]%{1to8%}, %[w3], %[ones_odd]\n\t"
+      "vpxorq %[x0]%{1to8%}, %[w0], %[carry_even]\n\t"
+      "vpxorq %[x0]%{1to8%}, %[w1], %[carry_odd]\n\t"
+      "vpternlogq $0xb2, %[old_even], %[ones_even], %[carry_even]\n\t"
+      "vpternlogq $0xb2, %[old_odd], %[ones_odd], %[carry_odd]\n\t"
+      "vpopcntq %[carry_even], %[carry_even]\n\t"
+      "vpopcntq %[carry_odd], %[carry_odd]\n\t"
+      "vpaddq %[carry_even], %[even], %[even]\n\t"
+      "vpaddq %[carry_odd], %[odd], %[odd]"
+      : [ones_even] "+v"(ones_even), [even] "+v"(even), [ones_odd] "+v"(ones_odd), [odd] "+v"(odd),
+        [old_even] "=&v"(old_even), [old_odd] "=&v"(old_odd), [carry_even] "=&v"(carry_even),
+        [carry_odd] "=&v"(carry_odd)
+      : [x0] "m"(x[0]), [x01] "m"(x[1]), [w0] "v"(w[0]), [w1] "v"(w[1]), [w2] "v"(w[2]), [w3] "v"(w[3]));
 }
 
 template <int kPixels, Ending kEnding>
@@ -87,13 +96,11 @@ void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   }
   const uint64_t* w = c.weights + size_t(block) * block_words(c, 2);
   for (int32_t s = 0; s < c.groups; s++, w += 2 * kBlock) {
-    const __m512i w0_even = _mm512_load_si512(w), w0_odd = _mm512_load_si512(w + 8);
-    const __m512i w01_even = _mm512_load_si512(w + 16), w01_odd = _mm512_load_si512(w + 24);
+    const __m512i weights[4] = {_mm512_load_si512(w), _mm512_load_si512(w + 8), _mm512_load_si512(w + 16),
+                                _mm512_load_si512(w + 24)};
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
       const uint64_t* x = in[i] + c.region.step[s];
-      const __m512i x0 = _mm512_set1_epi64(int64_t(x[0])), x01 = _mm512_set1_epi64(int64_t(x[1]));
-      add_pair(ones_even[i], even[i], x0, x01, w0_even, w01_even);
-      add_pair(ones_odd[i], odd[i], x0, x01, w0_odd, w01_odd);
+      add_pairs(ones_even[i], even[i], ones_odd[i], odd[i], x, weights);
     }
   }
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
@@ -101,8 +108,8 @@ void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
     odd[i] = add_count(_mm512_add_epi64(odd[i], odd[i]), ones_odd[i]);
   }
   add_words<kPixels>(in, c.region.step + c.groups, c.singles, w, even, odd);
-  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++)
-      finish_count<kEnding>(c, pixel + i, block, interleave(even[i], odd[i]));
+  const Counts<kPixels, kEnding> counts(c, pixel, block);
+  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, interleave(even[i], odd[i]));
 }
 
 // One pixel: the weights pass once, in one stream, so memory is the limit; four words at a time hide the latencies.
@@ -116,6 +123,8 @@ void stream(const BinaryConv& c) {
     int32_t s = 0;
     for (; s + kDepth <= c.singles; s += kDepth, w += kDepth * kBlock) {
       BITEDGE_UNROLL for (int i = 0; i < kDepth; i++) {
+        fetch_ahead(w + i * kBlock);
+        fetch_ahead(w + i * kBlock + 8);
         const __m512i x = _mm512_set1_epi64(int64_t(in[c.region.step[s + i]]));
         even[i] = add_count(even[i], _mm512_xor_si512(x, _mm512_load_si512(w + i * kBlock)));
         odd[i] = add_count(odd[i], _mm512_xor_si512(x, _mm512_load_si512(w + i * kBlock + 8)));
@@ -128,7 +137,7 @@ void stream(const BinaryConv& c) {
     }
     const __m512i all_even = _mm512_add_epi64(_mm512_add_epi64(even[0], even[1]), _mm512_add_epi64(even[2], even[3]));
     const __m512i all_odd = _mm512_add_epi64(_mm512_add_epi64(odd[0], odd[1]), _mm512_add_epi64(odd[2], odd[3]));
-    finish_count<Ending::kAny>(c, c.region.pixel_begin, block, interleave(all_even, all_odd));
+    Counts<1, Ending::kAny>(c, c.region.pixel_begin, block).put(0, interleave(all_even, all_odd));
   }
 }
 

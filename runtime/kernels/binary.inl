@@ -72,13 +72,24 @@ void run_binary_conv(const BinaryConv& c) {
   }
 }
 
-// acc = base - 2·p, and out.
-template <Ending kEnding>
-inline void finish_count(const BinaryConv& c, int32_t pixel, int32_t block, I16 p) {
-  const int channel = block * kBlock;
-  const int32_t* base = c.base + (c.row ? c.row[pixel] : 0) + channel;
-  finish<kEnding>(c.finish, size_t(pixel), channel, i_sub(i_load(base), i_twice(p)));
-}
+// acc = base - 2·p, and out, for `kPixels` pixels of a block.
+template <int kPixels, Ending kEnding>
+class Counts {
+ public:
+  inline __attribute__((always_inline)) Counts(const BinaryConv& c, int32_t pixel, int32_t block)
+      : tail_(c.finish, size_t(pixel), block * kBlock),
+        base_(c.base + block * kBlock),
+        row_(c.row ? c.row + pixel : nullptr) {}
+
+  inline __attribute__((always_inline)) void put(int i, I16 p) const {
+    tail_.put(size_t(i), i_sub(i_load(base_ + (row_ ? row_[i] : 0)), i_twice(p)));
+  }
+
+ private:
+  Tail<kEnding> tail_;
+  const int32_t* base_;
+  const int32_t* row_;
+};
 
 }  // namespace
 }  // namespace bitedge

@@ -116,7 +116,8 @@ void carry_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   int32_t counts[kPixels][kBlock];
   const uint64_t* w = c.weights + size_t(block) * block_words(c, kGroup);
   for (int part = 0; part < kBlock / kLanes; part++) carry_part<kPixels>(c, in, w, part, counts);
-  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) finish_count<kEnding>(c, pixel + i, block, i_load(counts[i]));
+  const Counts<kPixels, kEnding> out(c, pixel, block);
+  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) out.put(i, i_load(counts[i]));
 }
 
 // One pixel: memory is the limit.

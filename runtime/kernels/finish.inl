@@ -4,6 +4,9 @@
 namespace bitedge {
 namespace {
 
+// Asks for what a stream of weights will read in a while. A core's own prefetchers stop at every page.
+inline void fetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + 2048); }
+
 // How much of an epilogue is known when a kernel is compiled. The ones that
 // dominate networks have no test left inside:
 // kThreshold; kScale: scale and bias, out as floats; kResidual: with a float residual, out as floats and as bits.
@@ -46,34 +49,64 @@ inline void finish_any(const Finish& f, size_t pixel, int channel, int n, F16 y)
   if (f.bits) store_bits(f, pixel, channel, f_less(y, f_zero()) & ((1u << n) - 1));
 }
 
+// The epilogue of one block for a few pixels from `pixel` on, with its parameters in registers.
 template <Ending kEnding>
-inline void finish(const Finish& f, size_t pixel, int channel, F16 y) {
-  if (kEnding == Ending::kScale || kEnding == Ending::kResidual) {
-    const size_t at = pixel * size_t(f.channels) + size_t(channel);
-    y = f_fma(y, f_load(f.scale + channel), f_load(f.bias + channel));
-    if (kEnding == Ending::kResidual) y = f_add(y, f_load(static_cast<const float*>(f.residual) + at));
-    f_store(f.floats + at, y);
-    if (kEnding == Ending::kResidual) store_bits(f, pixel, channel, f_less(y, f_zero()));
-  } else {
-    const int left = f.channels - channel;
-    finish_any(f, pixel, channel, left < kBlock ? left : kBlock, y);
+class Tail {
+ public:
+  inline __attribute__((always_inline)) Tail(const Finish& f, size_t pixel, int channel)
+      : f_(f), pixel_(pixel), channel_(channel), pitch_(size_t(f.channels)) {
+    const size_t at = pixel * pitch_ + size_t(channel);
+    if (kEnding == Ending::kThreshold) threshold_ = i_load(f.threshold + channel);
+    if (kEnding == Ending::kScale || kEnding == Ending::kResidual) {
+      scale_ = f_load(f.scale + channel);
+      bias_ = f_load(f.bias + channel);
+      floats_ = f.floats + at;
+    }
+    if (kEnding == Ending::kResidual) residual_ = static_cast<const float*>(f.residual) + at;
+    if (kEnding == Ending::kThreshold || kEnding == Ending::kResidual) {
+      words_ = words_of(f) * (64 / kBlock);
+      bits_ = reinterpret_cast<Bits16*>(f.bits) + pixel * words_ + size_t(channel) / kBlock;
+    }
   }
-}
 
-template <Ending kEnding>
-inline void finish(const Finish& f, size_t pixel, int channel, I16 acc) {
-  if (kEnding == Ending::kThreshold) {
-    store_bits(f, pixel, channel, i_less(acc, i_load(f.threshold + channel)));
-  } else if (kEnding == Ending::kAny && f.accumulators) {
-    i_store(f.accumulators + pixel * size_t(f.blocks) * kBlock + size_t(channel), acc);
-  } else if (kEnding == Ending::kAny && f.threshold) {
-    const int left = f.channels - channel;
-    const Mask lanes = left < kBlock ? (1u << left) - 1 : 0xffff;
-    store_bits(f, pixel, channel, i_less(acc, i_load(f.threshold + channel)) & lanes);
-  } else {
-    finish<kEnding>(f, pixel, channel, i_float(acc));
+  // Pixel `i` of them.
+  inline __attribute__((always_inline)) void put(size_t i, F16 y) const {
+    if (kEnding == Ending::kScale || kEnding == Ending::kResidual) {
+      y = f_fma(y, scale_, bias_);
+      if (kEnding == Ending::kResidual) y = f_add(y, f_load(residual_ + i * pitch_));
+      f_store(floats_ + i * pitch_, y);
+      if (kEnding == Ending::kResidual) bits_[i * words_] = Bits16(f_less(y, f_zero()));
+    } else {
+      const int left = f_.channels - channel_;
+      finish_any(f_, pixel_ + i, channel_, left < kBlock ? left : kBlock, y);
+    }
   }
-}
+
+  inline __attribute__((always_inline)) void put(size_t i, I16 acc) const {
+    if (kEnding == Ending::kThreshold) {
+      bits_[i * words_] = Bits16(i_less(acc, threshold_));
+    } else if (kEnding == Ending::kAny && f_.accumulators) {
+      i_store(f_.accumulators + (pixel_ + i) * size_t(f_.blocks) * kBlock + size_t(channel_), acc);
+    } else if (kEnding == Ending::kAny && f_.threshold) {
+      const int left = f_.channels - channel_;
+      const Mask lanes = left < kBlock ? (1u << left) - 1 : 0xffff;
+      store_bits(f_, pixel_ + i, channel_, i_less(acc, i_load(f_.threshold + channel_)) & lanes);
+    } else {
+      put(i, i_float(acc));
+    }
+  }
+
+ private:
+  const Finish& f_;
+  size_t pixel_;
+  int channel_;
+  size_t pitch_, words_;
+  I16 threshold_;
+  F16 scale_, bias_;
+  float* floats_;
+  const float* residual_;
+  Bits16* bits_;
+};
 
 }  // namespace
 }  // namespace bitedge

@@ -21,11 +21,11 @@ void image_tile(const ImageConv& c, int32_t pixel, int32_t block) {
       BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = dot(acc[i][j], four, w + size_t(j) * depth);
     }
   }
-  BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
-    const int32_t* base = c.base + (c.row ? c.row[pixel + i] : 0);
-    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-      const int channel = (block + j) * kBlock;
-      finish<kEnding>(c.finish, size_t(pixel + i), channel, i_add(i_load(base + channel), i_twice(acc[i][j])));
+  BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
+    const Tail<kEnding> tail(c.finish, size_t(pixel), (block + j) * kBlock);
+    BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
+      const int32_t* base = c.base + (c.row ? c.row[pixel + i] : 0) + (block + j) * kBlock;
+      tail.put(size_t(i), i_add(i_load(base), i_twice(acc[i][j])));
     }
   }
 }

@@ -104,7 +104,7 @@ struct FloatKernel {
 
 // A float convolution of an image: see winograd.inl. The map holds, for each position of a phase, the bytes of all
 // phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
-constexpr int kStemTiles = 12;  // tiles that are computed together
+constexpr int kStemTiles = 14;  // tiles that are computed together
 
 struct StemConv {
   const uint8_t* map = nullptr;
@@ -121,7 +121,7 @@ struct StemConv {
   Finish finish;
 
   static size_t scratch_floats(int32_t lanes, int32_t blocks) {
-    return size_t(36) * kStemTiles * (size_t(lanes) + size_t(blocks) * kBlock);
+    return size_t(kStemTiles) * (36 * size_t(lanes) + (6 + 6 * 4) * size_t(blocks) * kBlock);
   }
 };
 

@@ -74,14 +74,14 @@ inline void multiply(const StemConv& c, const float* v, const float* u, float* m
   }
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-      f_store(m + (size_t(i) * size_t(c.blocks) + size_t(j)) * kPlanes * kBlock, acc[i][j]);
+      f_store(m + (size_t(i) * size_t(c.blocks) + size_t(j)) * kPoints * kBlock, acc[i][j]);
     }
   }
 }
 
 template <int kTiles>
 inline void multiply_blocks(const StemConv& c, const float* v, const float* u, float* m) {
-  const size_t from = size_t(c.depth) * kBlock, to = size_t(kPlanes) * kBlock;
+  const size_t from = size_t(c.depth) * kBlock, to = size_t(kPoints) * kBlock;
   int32_t block = 0;
   for (; block + kFloatBlocks <= c.blocks; block += kFloatBlocks) {
     multiply<kTiles, kFloatBlocks>(c, v, u + size_t(block) * from, m + size_t(block) * to);
@@ -100,53 +100,61 @@ inline void multiply_rest(const StemConv& c, const float* v, const float* u, flo
   if constexpr (kTiles > 1) multiply_rest<kTiles - 1>(c, v, u, m, tiles);
 }
 
-// From the planes of one tile and block to its pixels.
+// From half-way, [6 rows of points][kOut columns], to the pixels of one tile and block.
 template <int kOut, Ending kEnding>
-inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, const float* m) {
-  F16 half[kPoints][kOut];
-  BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) {
-    F16 d[kPoints];
-    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_load(m + (i * kPoints + j) * kBlock);
-    from_points<kOut>(d, half[i]);
-  }
+inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, const float* half) {
   const int32_t top = tile / c.tiles_w * kOut, left = tile % c.tiles_w * kOut;
   const int32_t rows = c.out_h - top < kOut ? c.out_h - top : kOut,
                 columns = c.out_w - left < kOut ? c.out_w - left : kOut;
-  BITEDGE_UNROLL for (int j = 0; j < kOut; j++) {
-    if (j >= columns) break;
+  const Tail<kEnding> tail(c.finish, size_t(top - c.first_row) * size_t(c.out_w) + size_t(left), block * kBlock);
+  for (int j = 0; j < columns; j++) {
     F16 d[kPoints], out[kOut];
-    BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = half[i][j];
+    BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = f_load(half + (i * kOut + j) * kBlock);
     from_points<kOut>(d, out);
     BITEDGE_UNROLL for (int i = 0; i < kOut; i++) {
       if (i >= rows) break;
       const size_t pixel = size_t(top + i) * size_t(c.out_w) + size_t(left + j);
       const F16 bias = f_load(c.bias + c.row[pixel] + block * kBlock);
-      finish<kEnding>(c.finish, pixel - size_t(c.first_row) * size_t(c.out_w), block * kBlock, f_add(out[i], bias));
+      tail.put(size_t(i) * size_t(c.out_w) + size_t(j), f_add(out[i], bias));
     }
   }
 }
 
+// Products of one row of points, m[tile][block][6 columns], are folded to half[tile][block][row][kOut] while they are
+// in the first cache.
+template <int kOut>
+inline void fold_row(const float* m, int row, size_t count, float* half) {
+  for (size_t k = 0; k < count; k++, m += kPoints * kBlock, half += kPoints * kOut * kBlock) {
+    F16 d[kPoints], out[kOut];
+    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_load(m + j * kBlock);
+    from_points<kOut>(d, out);
+    BITEDGE_UNROLL for (int j = 0; j < kOut; j++) f_store(half + (row * kOut + j) * kBlock, out[j]);
+  }
+}
+
 template <int kOut, Ending kEnding>
-void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* m) {
-  const size_t pitch = size_t(kStemTiles) * size_t(c.lanes), tile_floats = size_t(c.blocks) * kPlanes * kBlock;
+void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* m, float* half) {
+  const size_t pitch = size_t(kStemTiles) * size_t(c.lanes), tile_floats = size_t(c.blocks) * kPoints * kBlock;
   for (int32_t i = 0; i < tiles; i++) {
-    for (int32_t lane = 0; lane < c.lanes; lane += kBlock)
+    for (int32_t lane = 0; lane < c.lanes; lane += kBlock) {
       transform_image(c, tile + i, lane, v + i * c.lanes + lane, pitch);
+    }
   }
   for (int plane = 0; plane < kPlanes; plane++) {
     const float* u = c.weights + size_t(plane) * size_t(c.blocks) * size_t(c.depth) * kBlock;
     const float* from = v + size_t(plane) * pitch;
-    float* to = m + size_t(plane) * kBlock;
+    float* to = m + size_t(plane % kPoints) * kBlock;
     int32_t i = 0;
     for (; i + kFloatPixels <= tiles; i += kFloatPixels) {
       multiply_blocks<kFloatPixels>(c, from + i * c.lanes, u, to + size_t(i) * tile_floats);
     }
     if (i < tiles) multiply_rest<kFloatPixels - 1>(c, from + i * c.lanes, u, to + size_t(i) * tile_floats, tiles - i);
+    if (plane % kPoints == kPoints - 1) fold_row<kOut>(m, plane / kPoints, size_t(tiles) * size_t(c.blocks), half);
   }
   for (int32_t i = 0; i < tiles; i++) {
     for (int32_t block = 0; block < c.blocks; block++) {
       transform_outputs<kOut, kEnding>(c, tile + i, block,
-                                       m + (size_t(i) * size_t(c.blocks) + size_t(block)) * kPlanes * kBlock);
+                                       half + size_t(i * c.blocks + block) * kPoints * kOut * kBlock);
     }
   }
 }
@@ -155,9 +163,11 @@ template <Ending kEnding>
 void stem_conv(const StemConv& c) {
   float* v = c.scratch;
   float* m = v + size_t(kPlanes) * kStemTiles * size_t(c.lanes);
+  float* half = m + size_t(kPoints) * kStemTiles * size_t(c.blocks) * kBlock;
   for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += kStemTiles) {
     const int32_t tiles = c.tile_end - tile < kStemTiles ? c.tile_end - tile : kStemTiles;
-    c.outputs == 3 ? stem_strip<3, kEnding>(c, tile, tiles, v, m) : stem_strip<4, kEnding>(c, tile, tiles, v, m);
+    c.outputs == 3 ? stem_strip<3, kEnding>(c, tile, tiles, v, m, half)
+                   : stem_strip<4, kEnding>(c, tile, tiles, v, m, half);
   }
 }
 

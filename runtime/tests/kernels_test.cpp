@@ -25,19 +25,18 @@ std::map<std::string, std::set<std::string>>& covered() {
 }
 
 void compare(const NodeCase& c) {
-  RandomNode node(c);
-  const std::vector<unsigned char> expected = node.run("scalar", 1, nullptr);
+  const RandomNode node(c);
+  Runner reference(node, "scalar", 1);
+  reference.run();
   for (const KernelSet* set : available_kernels()) {
     for (const int threads : {1, 2}) {
-      std::string kernel;
-      const std::vector<unsigned char> got = node.run(set->name, threads, &kernel);
-      size_t at = 0;
-      while (at < got.size() && got[at] == expected[at]) at++;
-      if (at < got.size()) {
+      Runner runner(node, set->name, threads);
+      runner.run();
+      if (runner.outputs() != reference.outputs()) {
         fail(__FILE__, __LINE__,
-             std::string(set->name) + " with " + std::to_string(threads) + " threads differs from byte " +
-                 std::to_string(at) + " of " + std::to_string(got.size()) + " on: " + c.text());
+             std::string(set->name) + " with " + std::to_string(threads) + " threads differs on: " + c.text());
       }
+      const std::string kernel = runner.kernel();
       covered()[kernel.substr(0, kernel.find(' '))].insert(kernel.substr(kernel.find(' ') + 1));
     }
   }

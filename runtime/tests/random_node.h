@@ -1,6 +1,7 @@
 // A graph of one node with random weights and inputs, to be run by two sets of kernels and compared bit for bit.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <deque>
@@ -56,9 +57,7 @@ struct NodeCase {
   }
 };
 
-// Owns the data of the graph. Value 0 is a dummy input of the network, value 1 the node's input and value 2 its
-// residual, both made by nodes that copy; so that any kind can be fed, the inputs are written by Context's caller
-// through `inputs`.
+// Owns the data of the graph: value 0 is the node's input, value 1 its residual if it has one.
 class RandomNode {
  public:
   explicit RandomNode(const NodeCase& c) : case_(c), random_(c.seed) {
@@ -86,39 +85,19 @@ class RandomNode {
     if (c.residual) residual_ = random_value(graph_.values[1], c.images);
   }
 
-  // The outputs of the node, one after another, as bytes.
-  std::vector<unsigned char> run(const char* kernels, int threads, std::string* kernel) {
-    const std::unique_ptr<const Program> program = Program::make(graph_, kernels);
-    if (kernel) *kernel = program->node_kernel(0);
-    const Layer& layer = *program->steps(true)[0].layer;
-    Pool pool(threads);
-    const Node& node = graph_.nodes[0];
-    std::vector<std::vector<unsigned char>> outputs;
-    for (const int32_t v : node.outputs) outputs.emplace_back(bytes(graph_.values[size_t(v)]) * case_.images, 0xa5);
-    // Fresh memory of exactly the planned size, so that a sanitizer sees what is read or written outside of it.
-    std::vector<unsigned char> scratch(layer.scratch_bytes(case_.images, threads) + 64, 0x5a);
-    Call call;
-    call.images = case_.images;
-    call.input = input_.data();
-    call.residual = case_.residual ? residual_.data() : nullptr;
-    call.first = outputs[0].data();
-    call.second = outputs.size() > 1 ? outputs[1].data() : nullptr;
-    call.scratch = scratch.data() + (64 - reinterpret_cast<uintptr_t>(scratch.data()) % 64) % 64;
-    layer.run(call, pool);
-    std::vector<unsigned char> all;
-    for (const auto& o : outputs) all.insert(all.end(), o.begin(), o.end());
-    return all;
-  }
-
+  const NodeCase& node_case() const { return case_; }
   const Graph& graph() const { return graph_; }
 
- private:
+  const void* input() const { return input_.data(); }
+  const void* residual() const { return case_.residual ? residual_.data() : nullptr; }
+
   static size_t bytes(const Value& v) {
     if (v.kind == Kind::kUint8) return v.shape.elements();
     return v.kind == Kind::kFloat ? v.shape.elements() * sizeof(float)
                                   : v.shape.pixels() * v.shape.words() * sizeof(uint64_t);
   }
 
+ private:
   // Words of `channels` random bits, tail bits 0.
   void random_bits(uint64_t* to, size_t rows, size_t channels) {
     const size_t words = (channels + 63) / 64;
@@ -160,8 +139,8 @@ class RandomNode {
       node->bits = {words_.back().data(), words_.back().size()};
     } else if (c.op == Op::kConv2d && c.f16) {
       halves_.resize(rows * depth);
-      for (uint16_t& half : halves_) half = uint16_t((random_() & 0x83ff) | (random_() % 32) << 10 % 31);
-      for (uint16_t& half : halves_) half = uint16_t((half & 0x83ff) | (8 + random_() % 8) << 10);
+      for (uint16_t& half : halves_) half = uint16_t((random_() & 0x83ff) | (8 + random_() % 8) << 10);
+      halves_[0] = 0x8001;  // subnormal
       node->weight_f16 = {halves_.data(), halves_.size()};
     } else if (c.op == Op::kConv2d) {
       node->weight_f32 = floats(rows * depth);
@@ -230,6 +209,39 @@ class RandomNode {
   std::vector<uint16_t> halves_;
   std::vector<int32_t> thresholds_;
   std::vector<unsigned char> input_, residual_;
+};
+
+// One set of kernels on a node. Memory is of exactly the planned size, so that a sanitizer sees what lies outside.
+class Runner {
+ public:
+  Runner(const RandomNode& node, const char* kernels, int threads)
+      : node_(node), program_(Program::make(node.graph(), kernels)), pool_(threads) {
+    const size_t images = node.node_case().images;
+    for (const int32_t v : node.graph().nodes[0].outputs) {
+      outputs_.emplace_back(RandomNode::bytes(node.graph().values[size_t(v)]) * images, 0xa5);
+    }
+    scratch_.assign(layer().scratch_bytes(images, threads) + 64, 0x5a);
+    call_.images = images;
+    call_.input = node.input();
+    call_.residual = node.residual();
+    call_.first = outputs_[0].data();
+    call_.second = outputs_.size() > 1 ? outputs_[1].data() : nullptr;
+    call_.scratch = scratch_.data() + (64 - reinterpret_cast<uintptr_t>(scratch_.data()) % 64) % 64;
+  }
+
+  void run() { layer().run(call_, pool_); }
+  std::string kernel() const { return program_->node_kernel(0); }
+  const std::vector<std::vector<unsigned char>>& outputs() const { return outputs_; }
+
+ private:
+  const Layer& layer() const { return *program_->steps(true)[0].layer; }
+
+  const RandomNode& node_;
+  std::unique_ptr<const Program> program_;
+  Pool pool_;
+  std::vector<std::vector<unsigned char>> outputs_;
+  std::vector<unsigned char> scratch_;
+  Call call_;
 };
 
 }  // namespace bitedge::testing
