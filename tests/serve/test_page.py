@@ -8,13 +8,16 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.serve.pictures import png
+from tests.serve.pictures import encoded, png
 from tests.serve.running_server import RunningServer
 
 from bitedge.serve.auth import new_key
 
+ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
 FLAGS += ["--disable-component-update", "--disable-sync", "--use-fake-ui-for-media-stream"]
@@ -237,14 +240,22 @@ def test_the_documentation_works_offline(open_page: Open, shared_server: Running
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_screenshots(open_page: Open, dark: bool, tmp_path: Path) -> None:
+def test_the_model_of_the_container_reads_a_digit(
+    start_server: Callable[..., RunningServer], open_page: Open, dark: bool, tmp_path: Path
+) -> None:
     """What the pictures in the documentation show; BITEDGE_SCREENSHOTS names a folder to keep them in."""
-    watched = open_page(dark=dark)
-    upload(watched, png(2, 90, 120))
+    from sklearn.datasets import load_digits
+
+    digits = load_digits()
+    scan = Image.fromarray((digits.images[7] * 255 / 16).astype(np.uint8)).resize((160, 160), Image.Resampling.BICUBIC)
+    server = start_server(models=ROOT / "deploy" / "models")
+    watched = open_page(f"{server.url}/", dark=dark)
+    upload(watched, encoded(scan), "seven.png")
     watched.state("done")
+    assert watched.text("top") == str(digits.target[7])
+    assert "on digits (validation)" in watched.text("card")
     expect(watched.page.locator("#seen-size")).to_have_text("32 × 32")
-    expect(watched.page.locator("#original-size")).to_have_text("120 × 90")
-    folder = Path(os.environ.get("BITEDGE_SCREENSHOTS", tmp_path))
-    path = folder / f"page-{'dark' if dark else 'light'}.png"
+    expect(watched.page.locator("#original-size")).to_have_text("160 × 160")
+    path = Path(os.environ.get("BITEDGE_SCREENSHOTS", tmp_path)) / f"page-{'dark' if dark else 'light'}.png"
     watched.page.screenshot(path=path, full_page=True)
     assert path.stat().st_size > 10_000

@@ -213,5 +213,5 @@ def _training_facts(text: Any) -> dict[str, Any]:
         training = json.loads(text) if isinstance(text, str) else dict(text or {})
     except ValueError:
         return {}
-    names = {"accuracy": "accuracy", "dataset": "dataset", "data": "dataset", "network": "network"}
+    names = {"accuracy": "accuracy", "measured_on": "measured_on", "dataset": "dataset", "data": "dataset"}
     return {target: training[name] for name, target in names.items() if name in training}

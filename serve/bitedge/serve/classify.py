@@ -211,7 +211,7 @@ def model_card(service: Service, entry: Entry, *, labels: bool) -> dict[str, Any
         "default": entry.candidate.name == service.store.default_name,
     }
     if served is not None:
-        known = ("kernels", "accuracy", "dataset", "one_bit_weights", "macs")
+        known = ("kernels", "accuracy", "measured_on", "dataset", "one_bit_weights", "macs")
         card |= {key: served.facts[key] for key in known if served.facts.get(key) is not None}
         card |= {
             "backend": served.backend,

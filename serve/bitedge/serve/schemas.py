@@ -73,6 +73,7 @@ class ModelCard(Closed):
     backend: str | None = None
     kernels: list[str] = []
     accuracy: float | None = None
+    measured_on: str | None = Field(None, description="The split that the accuracy was measured on.")
     dataset: str | None = None
     one_bit_weights: float | None = Field(None, description="Share of the weights that are one bit.")
     macs: int | None = None

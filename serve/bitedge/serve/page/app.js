@@ -74,7 +74,7 @@ function showCard() {
   const rows = [
     ["Name", `${card.name}, version ${card.version}`],
     ["State", card.reason ? `${card.state}: ${card.reason}` : card.state],
-    ["Accuracy", card.accuracy == null ? "not recorded" : `${(100 * card.accuracy).toFixed(2)} %${card.dataset ? ` on ${card.dataset}` : ""}`],
+    ["Accuracy", card.accuracy == null ? "not recorded" : `${(100 * card.accuracy).toFixed(2)} %${card.dataset ? ` on ${card.dataset}` : ""}${card.measured_on ? ` (${card.measured_on})` : ""}`],
     ["Size", `${(card.size_bytes / 1024).toFixed(1)} KiB`],
     ["1-bit weights", card.one_bit_weights == null ? "unknown" : `${(100 * card.one_bit_weights).toFixed(1)} %`],
     ["Kernel", (card.kernels || []).join(", ") || "unknown"],
