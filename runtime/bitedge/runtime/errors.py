@@ -20,7 +20,7 @@ class Status(IntEnum):
     INTERNAL = 9
 
 
-class RuntimeFault(ValueError):  # noqa: N818 - RuntimeError is taken
+class RuntimeFault(ValueError):
     """The model, the array or the setting that was given cannot be used; the message says why in one line."""
 
     bad_input = True
