@@ -156,7 +156,7 @@ def test_wrong_keys_are_found_before_the_first_trial(tmp_path: Path) -> None:
 
 def test_a_cross_needs_its_centre() -> None:
     sweep = small_sweep("cross", space={"optimizer.sigma": [0.5]})
-    with pytest.raises(TrainError, match=r"own value 0\.001 among the values"):
+    with pytest.raises(TrainError, match=r"own value 0\.01 among the values"):
         points(sweep, load_recipe("digits"))
 
 

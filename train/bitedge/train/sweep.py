@@ -212,7 +212,9 @@ def _shared_storage(url: str) -> optuna.storages.RDBStorage:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)  # heartbeats, in Optuna since 2.5
         retry = optuna.storages.RetryHeartbeatStaleTrialCallback()
-        return optuna.storages.RDBStorage(url, heartbeat_interval=HEARTBEAT_SECONDS, failed_trial_callback=retry)
+        return optuna.storages.RDBStorage(
+            url, heartbeat_interval=HEARTBEAT_SECONDS, heartbeat_stale_trial_callback=retry
+        )
 
 
 def _study(sweep: Sweep, sampler: optuna.samplers.BaseSampler, storage: optuna.storages.RDBStorage) -> optuna.Study:
