@@ -1,4 +1,4 @@
-"""Small graphs with one binary layer each: every padding, stride, dilation and grouping, with and without a threshold."""
+"""Small graphs of one binary layer each: every padding, stride, dilation and grouping, with or without a threshold."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def _last(op: ops.Op) -> Node:
 def padded_images(channels: int = 8) -> NDArray[Any]:
     """Give images for these graphs, with exact zeros of either sign among their numbers."""
     images = np.random.default_rng(1).normal(0, 1, (3, 6, 8, channels)).astype(np.float32)
-    images[0, 0, 0, :4] = (0.0, -0.0, 1e-38, -1e-38)
+    images[0, 0, 0, :4] = (0.0, -0.0, 1e-30, -1e-30)
     return images
 
 
