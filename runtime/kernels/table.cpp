@@ -17,6 +17,9 @@ const KernelSet kTable[] = {
      &kAvx512Float, &kAvx512Stem, &kAvx512Rows},
     {"avx512", kAvx512, &kAvx512Binary, &kAvx512Image, &kAvx512Float, &kAvx512Stem, &kAvx512Rows},
     {"avx2", kAvx2, &kAvx2Binary, &kAvx2Image, &kAvx2Float, &kAvx2Stem, &kAvx2Rows},
+#elif defined(__aarch64__)
+    {"neondot", kNeon | kNeonDot, &kNeonDotBinary, &kNeonDotImage, &kNeonFloat, &kNeonStem, &kNeonRows},
+    {"neon", kNeon, &kNeonBinary, &kNeonImage, &kNeonFloat, &kNeonStem, &kNeonRows},
 #endif
     {"scalar", 0, nullptr, nullptr, nullptr, nullptr, nullptr},
 };

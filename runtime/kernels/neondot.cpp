@@ -1,0 +1,50 @@
+// NEON with the dot products of Armv8.2, as from Cortex-A55 and A76 on: binary and image convolutions. Everything else
+// is neon.cpp's.
+#include "kernels.h"
+#include "vector_neon.h"
+//
+#include "finish.inl"
+
+namespace bitedge {
+namespace {
+
+constexpr int kImagePixels = 4, kImageBlocks = 1;
+constexpr int kTallies = 1 << 24;  // 32-bit sums: no need to widen
+
+// A dot product adds the counts of four bytes into 32 bits, and with a vector of twos it doubles them on the way.
+struct Tally {
+  uint32x4_t acc, carries;
+
+  inline __attribute__((always_inline)) void clear() { acc = carries = vdupq_n_u32(0); }
+  inline __attribute__((always_inline)) void add(uint8x16_t one) { acc = vdotq_u32(acc, one, vdupq_n_u8(1)); }
+  inline __attribute__((always_inline)) void add(uint8x16_t zeros, uint8x16_t two) {
+    acc = vdotq_u32(acc, zeros, vdupq_n_u8(1));
+    carries = vdotq_u32(carries, two, vdupq_n_u8(2));
+  }
+  inline __attribute__((always_inline)) void flush() {}
+  // bits - zeros + 2·twos; the 64 bits of a channel are two lanes, each counts half of them.
+  inline __attribute__((always_inline)) void turn(int32_t bits) {
+    acc = vaddq_u32(vsubq_u32(vdupq_n_u32(uint32_t(bits) / 2), acc), carries);
+  }
+  inline __attribute__((always_inline)) uint64x2_t total() const { return vpaddlq_u32(acc); }
+};
+
+inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
+  const int8x16_t x = vreinterpretq_s8_u32(vdupq_n_u32(four));
+  BITEDGE_EACH acc.q[k] = vdotq_s32(acc.q[k], vld1q_s8(weights + 16 * k), x);
+  return acc;
+}
+
+}  // namespace
+}  // namespace bitedge
+
+#include "image.inl"
+#include "neon_binary.inl"
+
+namespace bitedge {
+
+const BinaryKernel kNeonDotBinary = {
+    "4x4", Grouping::kRows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
+const ImageKernel kNeonDotImage = {"4x16", 128, run_image_conv};
+
+}  // namespace bitedge
