@@ -61,7 +61,7 @@ inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
 namespace bitedge {
 
 const BinaryKernel kNeonBinary = {
-    "4x4", Grouping::kRows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
+    "2x8", Grouping::kRows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kNeonImage = {"4x16", 128, run_image_conv};
 const FloatKernel kNeonFloat = {"6x16", run_float_conv};
 const StemKernel kNeonStem = {"winograd 6x16", run_stem};

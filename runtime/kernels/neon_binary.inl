@@ -9,14 +9,15 @@
 namespace bitedge {
 namespace {
 
-constexpr int kWordsPixels = 4, kGroupsPixels = 4, kGroupWords = 3;
-constexpr int kPairs = 2;  // registers of two channels that are computed together
+// Few pixels by many channels: a broadcast takes a slot of the vector pipes on most cores, a load of weights does not.
+constexpr int kWordsPixels = 2, kGroupsPixels = 2, kGroupWords = 3;
+constexpr int kWordsPairs = 8, kGroupsPairs = 4;  // registers of two channels that are computed together
 
 inline uint8x16_t load_words(const uint64_t* p) { return vreinterpretq_u8_u64(vld1q_u64(p)); }
 inline uint8x16_t broadcast(const uint64_t* p) { return vreinterpretq_u8_u64(vld1q_dup_u64(p)); }
 
-// Four channels, the `part`th of a block, of kPixels pixels: populations to counts[pixel][channel].
-template <int kPixels, bool kGroups>
+// 2 kPairs channels, the `part`th of a block, of kPixels pixels: populations to counts[pixel][channel].
+template <int kPixels, int kPairs, bool kGroups>
 inline void count_part(const BinaryConv& c, const uint64_t* const (&in)[kPixels], const uint64_t* w, int part,
                        int32_t (&counts)[kPixels][kBlock]) {
   Tally tally[kPixels][kPairs];
@@ -28,19 +29,20 @@ inline void count_part(const BinaryConv& c, const uint64_t* const (&in)[kPixels]
   for (int32_t s = 0; kGroups && s < c.groups;) {
     const int32_t end = c.groups - s < kTallies ? c.groups : s + kTallies;
     for (; s < end; s++, w += 3 * kBlock) {
-      uint8x16_t w0[kPairs], w01[kPairs], w012[kPairs];
-      BITEDGE_UNROLL for (int j = 0; j < kPairs; j++) {
-        w0[j] = load_words(w + 2 * j);
-        w01[j] = load_words(w + kBlock + 2 * j);
-        w012[j] = load_words(w + 2 * kBlock + 2 * j);
-      }
+      uint8x16_t x0[kPixels], x01[kPixels], x012[kPixels];
       BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
         const uint64_t* x = in[i] + step[s];
-        const uint8x16_t x0 = broadcast(x), x01 = broadcast(x + 1), x012 = broadcast(x + 2);
-        BITEDGE_UNROLL for (int j = 0; j < kPairs; j++) {
-          const uint8x16_t even = veorq_u8(x012, w012[j]);
-          const uint8x16_t carry = vbslq_u8(veorq_u8(x01, w01[j]), even, veorq_u8(x0, w0[j]));
-          tally[i][j].add(vcntq_u8(even), vcntq_u8(carry));
+        x0[i] = broadcast(x);
+        x01[i] = broadcast(x + 1);
+        x012[i] = broadcast(x + 2);
+      }
+      BITEDGE_UNROLL for (int j = 0; j < kPairs; j++) {
+        const uint8x16_t w0 = load_words(w + 2 * j), w01 = load_words(w + kBlock + 2 * j);
+        const uint8x16_t w012 = load_words(w + 2 * kBlock + 2 * j);
+        BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
+          const uint8x16_t zeros = veorq_u8(x012[i], w012);
+          const uint8x16_t carry = vbslq_u8(veorq_u8(x01[i], w01), zeros, veorq_u8(x0[i], w0));
+          tally[i][j].add(vcntq_u8(zeros), vcntq_u8(carry));
         }
       }
     }
@@ -67,8 +69,10 @@ inline void count_part(const BinaryConv& c, const uint64_t* const (&in)[kPixels]
     }
   }
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
-    const uint32x4_t all = vcombine_u32(vmovn_u64(tally[i][0].total()), vmovn_u64(tally[i][1].total()));
-    vst1q_s32(counts[i] + part * 2 * kPairs, vreinterpretq_s32_u32(all));
+    BITEDGE_UNROLL for (int j = 0; j < kPairs; j += 2) {
+      const uint32x4_t four = vcombine_u32(vmovn_u64(tally[i][j].total()), vmovn_u64(tally[i][j + 1].total()));
+      vst1q_s32(counts[i] + 2 * (part * kPairs + j), vreinterpretq_s32_u32(four));
+    }
   }
 }
 
@@ -98,7 +102,8 @@ void neon_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i];
   int32_t counts[kPixels][kBlock];
   const uint64_t* w = c.weights + size_t(block) * block_words(c, kGroups ? kGroupWords : 1);
-  for (int part = 0; part < kBlock / (2 * kPairs); part++) count_part<kPixels, kGroups>(c, in, w, part, counts);
+  constexpr int kPairs = kGroups ? kGroupsPairs : kWordsPairs;
+  for (int part = 0; part < kBlock / 2 / kPairs; part++) count_part<kPixels, kPairs, kGroups>(c, in, w, part, counts);
   const Counts<kPixels, kEnding> out(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) out.put(i, i_load(counts[i]));
 }
