@@ -17,15 +17,17 @@ test-python: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 # The core's own tests: optimized, then under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer.
-test-cpp: $(VENV)/.tools
-	for flavour in release address,undefined thread; do \
-	  sanitize=$$flavour; [ $$flavour = release ] && sanitize=; \
-	  $(BIN)/cmake -S runtime -B build/test-$$flavour -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
-	    -DBITEDGE_TESTS=ON -DBITEDGE_SANITIZE=$$sanitize >build/test-$$flavour.log 2>&1 \
-	  && $(BIN)/cmake --build build/test-$$flavour >>build/test-$$flavour.log 2>&1 \
-	  || { cat build/test-$$flavour.log; exit 1; }; \
-	  $(BIN)/ctest --test-dir build/test-$$flavour --output-on-failure --no-tests=error || exit 1; \
-	done
+test-cpp: ctest-release ctest-asan ctest-tsan
+
+ctest-release: FLAVOUR = -DCMAKE_BUILD_TYPE=Release
+ctest-asan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=address,undefined
+ctest-tsan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=thread
+ctest-%: $(VENV)/.tools
+	@echo "Building and running the core's tests in build/test-$*"
+	@$(BIN)/cmake -S runtime -B build/test-$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
+	  -DBITEDGE_TESTS=ON $(FLAVOUR) >build/test-$*.log 2>&1 \
+	  && $(BIN)/cmake --build build/test-$* >>build/test-$*.log 2>&1 || { cat build/test-$*.log; exit 1; }
+	$(BIN)/ctest --test-dir build/test-$* --output-on-failure --no-tests=error
 
 lint: setup
 	$(BIN)/ruff check
