@@ -255,3 +255,16 @@ def test_the_log_has_request_ids_and_no_image_data(start_server: Start) -> None:
     assert {"time", "level", "method", "path", "status", "ms", "model", "caller"} <= set(line)
     assert (line["status"], line["model"]) == (200, "first")
     assert "PNG" not in server.log()
+
+
+def test_workers_that_cannot_start_end_the_service(start_server: Start, tmp_path: Path) -> None:
+    from bitedge.serve.auth import new_key
+
+    keys = tmp_path / "keys"
+    keys.write_text(new_key("anybody")[1])
+    server = start_server("--workers", "2", "--keys-file", str(keys))
+    keys.unlink()
+    for pid in server.workers():
+        os.kill(pid, signal.SIGKILL)
+    assert server.process.wait(timeout=300) == 1
+    assert server.events("workers keep failing; giving up")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import logging.config
+import os
 import signal
 import socket
 import sys
@@ -55,6 +56,9 @@ class DrainingServer(uvicorn.Server):
 
         self.servers = [Acceptor(sock, protocol, self._service.config.body_seconds) for sock in sockets or []]  # type: ignore[misc]
         self.started = True
+        folder = self._service.config.run_folder
+        if folder is not None:
+            (folder / f"ready-{os.getpid()}").touch()  # the supervisor looks for it
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
         """Note the signal without uvicorn's habit of raising it again afterwards: a drained exit is a success."""

@@ -27,8 +27,7 @@ from bitedge.serve.logs import logging_config
 log = logging.getLogger("bitedge.serve.supervisor")
 
 LOOK_SECONDS = 0.1
-CALM_SECONDS = 5.0  # a worker that lived so long did not fail at its start
-MOST_FAILURES = 5  # in a row, before the service gives up
+MOST_FAILURES = 5  # workers in a row that end before they serve: then the service gives up
 
 
 class Supervisor:
@@ -38,7 +37,7 @@ class Supervisor:
         self._config = replace(config, run_folder=folder)
         self._socket = sock
         self._folder = folder
-        self._workers: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+        self._workers: dict[int, subprocess.Popen[bytes]] = {}
         self._failures = 0
         self._stopping = False
 
@@ -50,9 +49,9 @@ class Supervisor:
             self._start()
         while self._workers:
             time.sleep(LOOK_SECONDS)
-            for pid, (process, born) in list(self._workers.items()):
+            for pid, process in list(self._workers.items()):
                 if process.poll() is not None:
-                    self._bury(pid, process, born)
+                    self._bury(pid, process)
         return 1 if self._failures >= MOST_FAILURES else 0
 
     def _start(self) -> None:
@@ -60,16 +59,18 @@ class Supervisor:
         command = [sys.executable, "-m", "bitedge.serve.worker", str(descriptor), self._config.to_json()]
         environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._folder)}
         process = subprocess.Popen(command, pass_fds=(descriptor,), env=environment)
-        self._workers[process.pid] = (process, time.monotonic())
+        self._workers[process.pid] = process
         log.info("worker started", extra={"worker": process.pid})
 
-    def _bury(self, pid: int, process: subprocess.Popen[bytes], born: float) -> None:
+    def _bury(self, pid: int, process: subprocess.Popen[bytes]) -> None:
         """A worker ended: forget its gauges, and start another unless we are stopping."""
         del self._workers[pid]
         mark_process_dead(pid, str(self._folder))  # type: ignore[no-untyped-call]
         if self._stopping:
             return
-        self._failures = 0 if time.monotonic() - born > CALM_SECONDS else self._failures + 1
+        served = ready_mark(self._folder, pid).exists()
+        ready_mark(self._folder, pid).unlink(missing_ok=True)
+        self._failures = 0 if served else self._failures + 1
         log.error("worker ended", extra={"worker": pid, "code": process.returncode})
         if self._failures >= MOST_FAILURES:
             log.error("workers keep failing; giving up")
@@ -79,9 +80,14 @@ class Supervisor:
 
     def _stop(self) -> None:
         self._stopping = True
-        for process, _ in self._workers.values():
+        for process in self._workers.values():
             if process.poll() is None:
                 process.terminate()
+
+
+def ready_mark(folder: Path, pid: int) -> Path:
+    """The file by which a worker tells that it serves."""
+    return folder / f"ready-{pid}"
 
 
 def supervise(config: ServeConfig, sock: socket.socket) -> int:
