@@ -135,18 +135,22 @@ def test_a_damaged_file_is_refused(digits_model: Path, tmp_path: Path, capsys: p
 
 def test_ctrl_c_ends_every_process(digits_model: Path) -> None:
     command = [sys.executable, "-m", "bitedge.cli", "bench", str(digits_model), "--rounds", "100000"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    for line in process.stderr:
-        if line.startswith("measuring"):
-            break
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    assert children
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=30) == 130
-    assert process.stderr.read().splitlines()[-1] == "bitedge bench: interrupted"
-    time.sleep(0.1)
-    assert not [child for child in children if Path(f"/proc/{child}").exists()]
-    process.stderr.close()
-    if process.stdout is not None:
-        process.stdout.close()
+
+    def listen_to_ctrl_c() -> None:  # a test run in the background of a shell is started with Ctrl-C ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=listen_to_ctrl_c) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if line.startswith("measuring"):
+                    break
+            children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+            assert children
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=60) == 130
+            assert process.stderr.read().splitlines()[-1] == "bitedge bench: interrupted"
+            time.sleep(0.1)
+            assert not [child for child in children if Path(f"/proc/{child}").exists()]
+        finally:
+            process.kill()
