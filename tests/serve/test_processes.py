@@ -268,3 +268,13 @@ def test_workers_that_cannot_start_end_the_service(start_server: Start, tmp_path
         os.kill(pid, signal.SIGKILL)
     assert server.process.wait(timeout=300) == 1
     assert server.events("workers keep failing; giving up")
+
+
+def test_no_worker_outlives_its_supervisor(start_server: Start) -> None:
+    server = start_server("--workers", "2")
+    wait_until(lambda: len(server.events("model loaded")) == 6, "both workers")
+    workers = server.workers()
+    server.process.kill()
+    server.process.wait()
+    wait_until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in workers), "the end of the workers")
+    assert len(server.events("the supervisor is gone; ending")) == 2

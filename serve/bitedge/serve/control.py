@@ -11,7 +11,9 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import logging
 import os
+import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +21,8 @@ from typing import Any
 
 from bitedge.serve.errors import ServeError
 from bitedge.serve.store import ModelStore
+
+log = logging.getLogger("bitedge.serve")
 
 LOOK_SECONDS = 0.1
 PATIENCE_SECONDS = 30.0
@@ -31,6 +35,7 @@ class Control:
         self._folder = folder
         self._store = store
         self._done = 0
+        self._parent = 0
 
     async def load(self, name: str) -> None:
         """Load a model in every worker."""
@@ -55,14 +60,19 @@ class Control:
         """Take part: carry out what was ordered before this worker started."""
         if self._folder is None:
             return
+        self._parent = int((self._folder / "supervisor").read_text())  # asking for it now may be too late
         order = self._read()
         self._store.unloaded = frozenset(order["unloaded"])
         self._acknowledge(order["number"])
 
     async def follow(self) -> None:
-        """Carry out the orders that other workers take, for as long as the service runs."""
+        """Carry out the orders that other workers take, for as long as the service runs; without a parent, end."""
         while self._folder is not None:
             await asyncio.sleep(LOOK_SECONDS)
+            if os.getppid() != self._parent:
+                log.error("the supervisor is gone; ending")
+                signal.raise_signal(signal.SIGTERM)
+                return
             order = self._read()
             if order["number"] > self._done:
                 self._store.unloaded = frozenset(order["unloaded"])

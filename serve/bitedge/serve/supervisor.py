@@ -94,4 +94,5 @@ def supervise(config: ServeConfig, sock: socket.socket) -> int:
     """Run the workers in a folder of their own, which is gone afterwards."""
     logging.config.dictConfig(logging_config())
     with tempfile.TemporaryDirectory(prefix="bitedge-serve-") as folder:
+        (Path(folder) / "supervisor").write_text(str(os.getpid()))
         return Supervisor(config, sock, Path(folder)).run()
