@@ -6,7 +6,7 @@ NATIVE := $(shell find runtime/CMakeLists.txt runtime/include runtime/src runtim
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-cpp test-python lint format clean setup core
+.PHONY: demo test test-cpp test-python lint format bench-serve clean setup
 
 demo: setup
 	$(BIN)/bitedge pipeline --recipe digits --out demo
@@ -35,6 +35,10 @@ lint: setup
 	$(BIN)/mypy train export runtime/bitedge serve cli tests
 	$(BIN)/lint-imports
 	git ls-files '*.cpp' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run -Werror
+
+# Load on loopback only, bounded; needs wrk and h2load (Debian: wrk, nghttp2-client).
+bench-serve: setup
+	cd serve && ../$(BIN)/python -m bench.run
 
 format: setup
 	$(BIN)/ruff check --fix
