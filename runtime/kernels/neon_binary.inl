@@ -44,6 +44,8 @@ inline void count_part(const BinaryConv& c, const uint64_t* const (&in)[kPixels]
           const uint8x16_t carry = vbslq_u8(veorq_u8(x01[i], w01), zeros, veorq_u8(x0[i], w0));
           tally[i][j].add(vcntq_u8(zeros), vcntq_u8(carry));
         }
+        // Weights of the next pair must not be loaded yet: the tile fills the register file.
+        __asm__ volatile("" ::: "memory");
       }
     }
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
