@@ -1,0 +1,169 @@
+// Whole networks on every set of kernels: the same answer to the bit from every set with vectors, for every number of
+// threads, every batch, fused or with all values kept; and the scalar set agrees.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include "../kernels/kernels.h"
+#include "../kernels/scalar.h"
+#include "../kernels/table.h"
+#include "../tools/random_network.h"
+#include "check.h"
+#include "context.h"
+#include "program.h"
+
+using namespace bitedge;
+
+namespace {
+
+NetworkSize small(const std::string& name) {
+  NetworkSize size;
+  size.image = name == "binarynet" ? 32 : name == "xnornet" ? 99 : 64;
+  size.width = name == "xnornet" ? 48 : 16;
+  size.classes = 10;
+  return size;
+}
+
+std::vector<float> answer(const Graph& graph, const char* kernels, const std::vector<unsigned char>& input,
+                          size_t images, int threads, bool keep_values = false) {
+  const std::unique_ptr<const Program> program = Program::make(graph, kernels);
+  Context context(*program, threads, keep_values);
+  std::vector<float> output(images * graph.values[size_t(graph.output)].shape.elements());
+  for (int run = 0; run < 2; run++) context.run(input.data(), images, output.data());  // the arena has been used before
+  return output;
+}
+
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+}  // namespace
+
+TEST(every_set_gives_the_same_answer) {
+  for (const std::string& name : RandomNetwork::names()) {
+    const auto network = RandomNetwork::make(name, small(name));
+    const std::vector<unsigned char> input = network->random_input(2);
+    std::vector<float> first;
+    for (const KernelSet* set : available_kernels()) {
+      if (!set->binary && name != "binarynet") continue;  // other float sums; see the next tests
+      const std::vector<float> got = answer(network->graph(), set->name, input, 2, 1);
+      if (first.empty()) first = got;
+      if (!same(first, got)) testing::fail(__FILE__, __LINE__, name + " on " + set->name + " differs");
+    }
+  }
+}
+
+TEST(scalar_gives_the_same_answer_but_for_float_rounding) {
+  for (const std::string& name : RandomNetwork::names()) {
+    const auto network = RandomNetwork::make(name, small(name));
+    const std::vector<unsigned char> input = network->random_input(1);
+    const std::vector<float> best = answer(network->graph(), nullptr, input, 1, 1);
+    const std::vector<float> scalar = answer(network->graph(), "scalar", input, 1, 1);
+    float most = 1;
+    for (const float y : scalar) most = std::max(most, std::fabs(y));
+    for (size_t i = 0; i < scalar.size(); i++) CHECK(std::fabs(best[i] - scalar[i]) <= 1e-3f * most);
+  }
+}
+
+TEST(threads_do_not_matter) {
+  for (const std::string& name : RandomNetwork::names()) {
+    const auto network = RandomNetwork::make(name, small(name));
+    const std::vector<unsigned char> input = network->random_input(3);
+    for (const KernelSet* set : available_kernels()) {
+      if (!set->binary) continue;
+      const std::vector<float> one = answer(network->graph(), set->name, input, 3, 1);
+      for (const int threads : {2, 3, 5}) CHECK(same(one, answer(network->graph(), set->name, input, 3, threads)));
+    }
+  }
+}
+
+TEST(batches_do_not_matter) {
+  for (const std::string& name : RandomNetwork::names()) {
+    const auto network = RandomNetwork::make(name, small(name));
+    const size_t images = 35, bytes = network->graph().values[0].shape.elements();
+    const std::vector<unsigned char> input = network->random_input(images);
+    const std::vector<float> together = answer(network->graph(), nullptr, input, images, 1);
+    const std::unique_ptr<const Program> program = Program::make(network->graph());
+    Context context(*program, 1);
+    std::vector<float> apart(together.size());
+    const size_t classes = together.size() / images;
+    size_t at = 0;
+    for (const size_t n : {1, 2, 3, 5, 24}) {  // sizes change under one context
+      context.run(input.data() + at * bytes, n, apart.data() + at * classes);
+      at += n;
+    }
+    CHECK(same(together, apart));
+  }
+}
+
+TEST(kept_values_do_not_change_the_answer) {
+  for (const std::string& name : RandomNetwork::names()) {
+    const auto network = RandomNetwork::make(name, small(name));
+    const std::vector<unsigned char> input = network->random_input(2);
+    const std::vector<float> fused = answer(network->graph(), nullptr, input, 2, 1);
+    CHECK(same(fused, answer(network->graph(), nullptr, input, 2, 1, true)));
+    CHECK(same(fused, answer(network->graph(), nullptr, input, 2, 2, true)));
+  }
+}
+
+// The first convolution of the float networks is Winograd's: against sums in double precision.
+TEST(the_stem_is_as_close_as_float32_sums) {
+  for (const char* name : {"birealnet18", "xnornet"}) {
+    const auto network = RandomNetwork::make(name, small(name));
+    const Graph& graph = network->graph();
+    const Node &normalize = graph.nodes[0], &conv = graph.nodes[1];
+    const std::vector<unsigned char> input = network->random_input(1);
+    for (const KernelSet* set : available_kernels()) {
+      const std::unique_ptr<const Program> program = Program::make(graph, set->name);
+      if (set->stem) CHECK(std::string(program->node_kernel(1)).find("winograd") != std::string::npos);
+      Context context(*program, 1, true);
+      std::vector<float> output(graph.values[size_t(graph.output)].shape.elements());
+      context.run(input.data(), 1, output.data());
+      const float* got = static_cast<const float*>(context.value(size_t(conv.outputs[0])));
+      const Shape &in = graph.values[0].shape, &out = graph.values[size_t(conv.outputs[0])].shape;
+      const Window& w = conv.window;
+      double error = 0, power = 0;
+      for (int32_t y = 0; y < out.height; y++) {
+        for (int32_t x = 0; x < out.width; x++) {
+          for (int32_t o = 0; o < out.channels; o++) {
+            double sum = 0;
+            for (int32_t ky = 0; ky < w.kernel_h; ky++) {
+              for (int32_t kx = 0; kx < w.kernel_w; kx++) {
+                const int32_t iy = y * w.stride_h + ky - w.pad_top, ix = x * w.stride_w + kx - w.pad_left;
+                if (iy < 0 || iy >= in.height || ix < 0 || ix >= in.width) continue;
+                for (int32_t c = 0; c < 3; c++) {
+                  const double u = input[size_t((iy * in.width + ix) * 3 + c)];
+                  sum += (u * double(normalize.scale[size_t(c)]) + double(normalize.offset[size_t(c)])) *
+                         double(conv.weight_f32[size_t(((o * w.kernel_h + ky) * w.kernel_w + kx) * 3 + c)]);
+                }
+              }
+            }
+            double expected = sum * double(conv.epilogue.scale[size_t(o)]) + double(conv.epilogue.bias[size_t(o)]);
+            if (conv.epilogue.activation == Activation::kRelu) expected = std::max(expected, 0.0);
+            const double difference = double(got[(y * out.width + x) * out.channels + o]) - expected;
+            error += difference * difference;
+            power += expected * expected;
+          }
+        }
+      }
+      CHECK(std::sqrt(error / power) < 2e-6);
+    }
+  }
+}
+
+TEST(profile_books_every_node_that_runs) {
+  const auto network = RandomNetwork::make("birealnet18", small("birealnet18"));
+  const std::unique_ptr<const Program> program = Program::make(network->graph());
+  Context context(*program, 1);
+  std::vector<float> output(10);
+  context.set_profiling(true);
+  context.run(network->random_input(1).data(), 1, output.data());
+  for (const Step& step : program->steps(false)) CHECK(context.node_nanoseconds()[step.node] > 0);
+}
+
+TEST(an_unknown_set_of_kernels_is_refused_with_the_ones_there_are) {
+  const auto network = RandomNetwork::make("binarynet", small("binarynet"));
+  CHECK_ERROR(Status::kUnavailable, "scalar", Program::make(network->graph(), "mmx"));
+  CHECK_ERROR(Status::kArgument, "birealnet18", RandomNetwork::make("resnet"));
+}
