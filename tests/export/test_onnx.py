@@ -6,6 +6,8 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
@@ -82,24 +84,29 @@ def test_a_large_map_takes_the_operator_without_an_index(tmp_path: Path, monkeyp
 
 @pytest.mark.parametrize("writer", WRITERS)
 @pytest.mark.parametrize(
-    ("network", "preprocessing"),
+    ("make", "preprocessing"),
     [
-        (BinaryNet(width=16), GRID),
-        (BinaryNet(width=16, norm="layer", first_padding=1), GRID),
-        (XnorNet(10, width=24, image_size=32, stem_stride=1), OFF_GRID),
-        (XnorNet(10, width=24, image_size=32, stem_stride=1, norm="layer"), OFF_GRID),
-        (BiRealNet18(10, width=16, image_size=32, stem_stride=1), OFF_GRID),
-        (BiRealNet18(10, width=16, image_size=32, stem_stride=1, norm="layer", tf_same=True), OFF_GRID),
-        (UserResidual(), OFF_GRID),
-        (UserGrouped(), GRID),
+        pytest.param(partial(BinaryNet, width=16), GRID, id="BinaryNet"),
+        pytest.param(partial(BinaryNet, width=16, norm="layer", first_padding=1), GRID, id="BinaryNet-layer"),
+        pytest.param(partial(XnorNet, 10, width=24, image_size=32, stem_stride=1), OFF_GRID, id="XnorNet"),
+        pytest.param(
+            partial(XnorNet, 10, width=24, image_size=32, stem_stride=1, norm="layer"), OFF_GRID, id="XnorNet-layer"
+        ),
+        pytest.param(partial(BiRealNet18, 10, width=16, image_size=32, stem_stride=1), OFF_GRID, id="BiRealNet18"),
+        pytest.param(
+            partial(BiRealNet18, 10, width=16, image_size=32, stem_stride=1, norm="layer", tf_same=True),
+            OFF_GRID,
+            id="BiRealNet18-layer",
+        ),
+        pytest.param(UserResidual, OFF_GRID, id="UserResidual"),
+        pytest.param(UserGrouped, GRID, id="UserGrouped"),
     ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else "",
 )
 def test_networks_answer_as_torch(
-    writer: ModuleType, network: nn.Module, preprocessing: dict[str, object], tmp_path: Path
+    writer: ModuleType, make: Callable[[], nn.Module], preprocessing: dict[str, object], tmp_path: Path
 ) -> None:
     torch.manual_seed(0)
-    captured = trace(enliven(network, IMAGES, preprocessing), (3, 32, 32), preprocessing=preprocessing)
+    captured = trace(enliven(make(), IMAGES, preprocessing), (3, 32, 32), preprocessing=preprocessing)
     graph = lower(captured.graph, batch_norm=torch_batch_norm)
     writer.write(bundle(graph), tmp_path / "model.onnx")
     session = open_session(tmp_path / "model.onnx")
