@@ -65,6 +65,27 @@ def test_text_names_every_image(
     assert "b.npy" in out
 
 
+def test_a_network_with_its_own_softmax_is_not_squashed_twice(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+    from torch import nn
+
+    from bitedge.export import export
+
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Flatten(), nn.Linear(12, 4), nn.Softmax(dim=1)).eval()
+    grid = {"size": [2, 2], "resize": None, "interpolation": "bilinear", "scale": [2 / 256] * 3, "offset": [0.0] * 3}
+    export(network, (3, 2, 2), tmp_path, formats=("gguf",), preprocessing=grid)
+    np.save(tmp_path / "image.npy", np.full((2, 2, 3), 200, np.uint8))
+    words = ["predict", str(tmp_path / "model.gguf"), str(tmp_path / "image.npy"), "--top-k", "4", "--json"]
+    assert main(words) == 0
+    scores = [entry["score"] for entry in json.loads(capsys.readouterr().out)["predictions"][0]["classes"]]
+    with torch.no_grad():
+        expected = network(torch.full((1, 3, 2, 2), 200 * 2 / 256))[0].sort(descending=True).values
+    assert np.allclose(scores, expected, atol=1e-6)
+
+
 def bad(tmp_path: Path, model: Path, name: str) -> list[str]:
     image = tmp_path / name
     if name == "text.png":

@@ -54,9 +54,12 @@ def load_pixels(path: Path, model: Model) -> np.ndarray[Any, Any]:
         raise CommandError(f"{path}: {error}") from None
 
 
-def softmax(logits: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Turn logits into probabilities."""
-    raised = np.exp(logits - logits.max())
+def probabilities(model: Model, image: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The probability of each class; a network that ends in a softmax gives them itself."""
+    answer = model.run(image[None])[0]
+    if model.nodes[-1].op == "softmax":
+        return np.asarray(answer)
+    raised = np.exp(answer - answer.max())
     return np.asarray(raised / raised.sum())
 
 
@@ -70,7 +73,7 @@ def run(args: argparse.Namespace) -> int:
     labels = model.labels or tuple(map(str, range(model.output_count)))
     answers: list[dict[str, Any]] = []
     for path in args.images:
-        scores = softmax(model.run(load_pixels(path, model)[None])[0])
+        scores = probabilities(model, load_pixels(path, model))
         best = np.argsort(-scores, kind="stable")[: args.top_k]
         answers.append({"image": str(path), "classes": [{"label": labels[i], "score": float(scores[i])} for i in best]})
     rows = [
