@@ -123,8 +123,6 @@ void stream(const BinaryConv& c) {
     int32_t s = 0;
     for (; s + kDepth <= c.singles; s += kDepth, w += kDepth * kBlock) {
       BITEDGE_UNROLL for (int i = 0; i < kDepth; i++) {
-        fetch_ahead(w + i * kBlock);
-        fetch_ahead(w + i * kBlock + 8);
         const __m512i x = _mm512_set1_epi64(int64_t(in[c.region.step[s + i]]));
         even[i] = add_count(even[i], _mm512_xor_si512(x, _mm512_load_si512(w + i * kBlock)));
         odd[i] = add_count(odd[i], _mm512_xor_si512(x, _mm512_load_si512(w + i * kBlock + 8)));

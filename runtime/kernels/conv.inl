@@ -18,10 +18,7 @@ void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i] + c.region.step[s];
     for (int32_t k = 0; k < c.run; k++, w += kBlock) {
       F16 weights[kBlocks];
-      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-        weights[j] = f_load(w + size_t(j) * depth);
-        if (kPixels == 1) fetch_ahead(w + size_t(j) * depth);
-      }
+      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(w + size_t(j) * depth);
       BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
         const F16 x = f_set(in[i][k]);
         BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_fma(x, weights[j], acc[i][j]);

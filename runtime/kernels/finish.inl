@@ -4,9 +4,6 @@
 namespace bitedge {
 namespace {
 
-// Asks for what a stream of weights will read in a while. A core's own prefetchers stop at every page.
-inline void fetch_ahead(const void* p) { __builtin_prefetch(static_cast<const char*>(p) + 2048); }
-
 // How much of an epilogue is known when a kernel is compiled. The ones that
 // dominate networks have no test left inside:
 // kThreshold; kScale: scale and bias, out as floats; kResidual: with a float residual, out as floats and as bits.
