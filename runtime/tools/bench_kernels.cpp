@@ -7,10 +7,11 @@
 #include <memory>
 #include <random>
 
-#include "bare_loop.h"
+#include "host.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
-#include "src/aligned.h"
+#include "limit.h"
+#include "src/json.h"
 #include "tests/random_node.h"
 
 namespace bitedge {
@@ -53,30 +54,6 @@ double seconds_of(const std::chrono::steady_clock::time_point& start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The bare loop on as many pixels, channels and words as the layer has, rounded to its tile.
-class Limit {
- public:
-  explicit Limit(const NodeCase& c)
-      : pixels_((c.out_height() * c.out_width() + 3) / 4 * 4),
-        channels_((c.outputs + 15) / 16 * 16),
-        words_(c.window.kernel_h * c.window.kernel_w * ((c.in.channels + 63) / 64)),
-        a_(size_t(pixels_) * size_t(words_)),
-        w_(size_t(channels_) * size_t(words_)),
-        out_(size_t(pixels_) * size_t(channels_)) {
-    std::mt19937_64 random(1);
-    for (size_t i = 0; i < a_.size(); i++) a_[i] = random();
-    for (size_t i = 0; i < w_.size(); i++) w_[i] = random();
-  }
-
-  void run() { bare_loop(a_.data(), w_.data(), out_.data(), pixels_, channels_, words_); }
-  double macs() const { return 64.0 * pixels_ * channels_ * words_; }
-
- private:
-  int pixels_, channels_, words_;
-  Aligned<uint64_t> a_, w_;
-  Aligned<int32_t> out_;
-};
-
 double macs_of(const NodeCase& c) {
   return double(c.out_height()) * c.out_width() * c.outputs * c.window.kernel_h * c.window.kernel_w * c.in.channels;
 }
@@ -93,7 +70,8 @@ void measure(const LayerShape& shape, const std::vector<const KernelSet*>& sets,
   std::vector<std::unique_ptr<testing::Runner>> runners;
   RandomNode node(c);
   for (const KernelSet* set : sets) runners.push_back(std::make_unique<testing::Runner>(node, set->name, 1));
-  Limit limit(c);
+  const int words = (c.in.channels + 63) / 64;
+  Limit limit(c.out_height() * c.out_width(), c.outputs, c.window.kernel_h * c.window.kernel_w * words);
   std::vector<double> best(sets.size(), 1e9);
   double best_limit = 1e9;
   for (int round = 0; round < rounds; round++) {
@@ -114,6 +92,27 @@ void measure(const LayerShape& shape, const std::vector<const KernelSet*>& sets,
   }
 }
 
+std::string as_json(const std::vector<Row>& rows) {
+  JsonWriter json;
+  json.open('{').key("host");
+  write_host(&json, describe_host());
+  json.key("rows").open('[');
+  for (const Row& r : rows) {
+    json.open('{').key("layer").string(r.layer).key("engine").string("bitedge " + r.set);
+    json.key("kernel").string(r.kernel).key("us");
+    write_number(&json, r.microseconds);
+    json.key("gmacs_per_s");
+    write_number(&json, r.rate);
+    json.key("limit_gmacs_per_s");
+    write_number(&json, r.limit, r.limit > 0);
+    json.key("share");
+    write_number(&json, r.limit > 0 ? r.rate / r.limit : 0, r.limit > 0);
+    json.close('}');
+  }
+  json.close(']').close('}');
+  return json.text();
+}
+
 }  // namespace
 
 void bench_kernels(const KernelBench& options) {
@@ -126,15 +125,7 @@ void bench_kernels(const KernelBench& options) {
   std::vector<Row> rows;
   for (const LayerShape& shape : kLayers) measure(shape, sets, options.rounds, &rows);
   if (options.json) {
-    std::printf("[");
-    for (size_t i = 0; i < rows.size(); i++) {
-      const Row& r = rows[i];
-      std::printf(
-          "%s{\"layer\": \"%s\", \"kernels\": \"%s\", \"kernel\": \"%s\", \"us\": %.2f, \"gmac_per_s\": %.1f, "
-          "\"limit_gmac_per_s\": %.1f}",
-          i ? ",\n " : "", r.layer, r.set.c_str(), r.kernel.c_str(), r.microseconds, r.rate, r.limit);
-    }
-    std::printf("]\n");
+    std::printf("%s\n", as_json(rows).c_str());
     return;
   }
   std::printf("%-22s %-36s %10s %9s %9s %6s\n", "layer", "kernel", "us", "GMAC/s", "bare loop", "share");

@@ -17,7 +17,7 @@ const std::vector<std::string>& RandomNetwork::names() {
 }
 
 std::unique_ptr<RandomNetwork> RandomNetwork::make(const std::string& name, const NetworkSize& size) {
-  std::unique_ptr<RandomNetwork> network(new RandomNetwork(size.seed));
+  std::unique_ptr<RandomNetwork> network(new RandomNetwork(size));
   network->graph_.name = name;
   // Nodes are filled in place, so they must not move.
   network->graph_.nodes.reserve(64);
@@ -48,9 +48,12 @@ double RandomNetwork::normal() {
   return sum;
 }
 
-View<float> RandomNetwork::floats(size_t n, double spread, double middle) {
+View<float> RandomNetwork::floats(size_t n, double spread, double middle, double disturbance) {
   floats_.emplace_back(n);
-  for (float& x : floats_.back()) x = float(middle + spread * normal());
+  for (float& x : floats_.back()) {
+    x = float((middle + spread * normal()) * (1 + disturbance));
+    disturbance = -disturbance;
+  }
   return {floats_.back().data(), n};
 }
 
@@ -94,7 +97,10 @@ void RandomNetwork::window(Node* node, const Conv& c) {
 
 Shape RandomNetwork::after(int32_t from, const Conv& c) const {
   const Shape& in = graph_.values[index(from)].shape;
-  const auto size = [&](int32_t n) { return (n + 2 * c.pad - c.kernel) / c.stride + 1; };
+  const auto size = [&](int32_t n) {
+    if (n + 2 * c.pad >= c.kernel) return (n + 2 * c.pad - c.kernel) / c.stride + 1;
+    throw Error(Status::kArgument, "an image of that size is too small for " + graph_.name);
+  };
   return {size(in.height), size(in.width), c.outputs};
 }
 
@@ -116,7 +122,7 @@ int32_t RandomNetwork::conv(int32_t from, const Conv& c, bool relu, int32_t resi
   const Shape out = after(from, c);
   Node& node = add(Op::kConv2d, from);
   window(&node, c);
-  node.weight_f32 = floats(index(c.outputs) * depth, 1 / std::sqrt(double(depth)));
+  node.weight_f32 = floats(index(c.outputs) * depth, 1 / std::sqrt(double(depth)), 0, disturbance_);
   set_scale(&node, c.outputs, 1);
   if (relu) node.epilogue.activation = Activation::kRelu;
   if (residual >= 0) node.inputs.push_back(residual);

@@ -18,6 +18,7 @@ struct NetworkSize {
   int32_t width = 0;  // channels of the first layer; 0: what the paper has
   int32_t classes = 0;
   uint32_t seed = 1;
+  double disturbance = 0;  // of the float convolutions' weights, by this part of themselves, either way in turn
 };
 
 // Owns a graph and the tensors that it views.
@@ -31,7 +32,7 @@ class RandomNetwork {
   std::vector<unsigned char> random_input(size_t images);
 
  private:
-  explicit RandomNetwork(uint32_t seed) : random_(seed) {}
+  explicit RandomNetwork(const NetworkSize& size) : disturbance_(size.disturbance), random_(size.seed) {}
   void binarynet(const NetworkSize& size);
   void xnornet(const NetworkSize& size);
   void birealnet18(const NetworkSize& size);
@@ -56,10 +57,11 @@ class RandomNetwork {
   void window(Node* node, const Conv& c);
   Shape after(int32_t from, const Conv& c) const;
   void set_scale(Node* node, int32_t outputs, double spread);
-  View<float> floats(size_t n, double spread, double middle = 0);
+  View<float> floats(size_t n, double spread, double middle = 0, double disturbance = 0);
   View<uint64_t> bits(size_t rows, size_t channels);
   double normal();
 
+  const double disturbance_;
   std::mt19937 random_;
   Graph graph_;
   std::deque<std::vector<float>> floats_;
