@@ -16,7 +16,7 @@ from bitedge.export import ExportError, capture, ops
 from bitedge.export.graph import Kind
 from bitedge.export.shapes import infer
 from bitedge.export.tracing.capture import trace
-from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm, make_real
 from bitedge.train.quantize import approx_sign, ste_sign
 
 SHAPE = (4, 8, 8)
@@ -194,6 +194,12 @@ def test_weights_that_are_not_binary_are_refused() -> None:
         layer.weight[0] = 0.5
     with pytest.raises(ExportError, match="layer '0': its weights are not exactly ±1"):
         capture(nn.Sequential(layer), SHAPE)
+
+
+def test_a_float_twin_is_refused() -> None:
+    module = make_real(nn.Sequential(BinaryConv2d(4, 4, 3, latent=True)))
+    with pytest.raises(ExportError, match="layer '0': it belongs to a float twin"):
+        capture(module.eval(), SHAPE)
 
 
 def test_a_broken_parameter_is_refused() -> None:

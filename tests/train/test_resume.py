@@ -153,6 +153,18 @@ def test_damaged_state_is_refused(tmp_path: Path) -> None:
         train(tmp_path / "run", resume=True)
 
 
+@pytest.mark.parametrize("missing", ["random", "optimization", "best"])
+def test_state_of_another_version_is_refused(missing: str, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        train(tmp_path / "run", progress=Interrupt(7))
+    path = tmp_path / "run" / "state.pt"
+    state = load_state(path)
+    del state[missing]
+    save_state(path, state)
+    with pytest.raises(TrainError, match="does not hold the state of this run"):
+        train(tmp_path / "run", resume=True)
+
+
 def test_state_never_runs_code(tmp_path: Path) -> None:
     import pickle
 

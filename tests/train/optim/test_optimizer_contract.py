@@ -22,6 +22,7 @@ Make = Callable[[list[Tensor]], Optimizer]
 FIELDS: dict[str, dict[str, Any]] = {
     "bop": {"gamma": 0.05, "tau": 1e-3},
     "bop2nd": {"gamma": 0.05, "sigma": 0.05, "tau": 0.05},
+    "cema": {"gamma": 0.3, "sigma": 0.1, "tau": 1e-3},
     "adam": {"lr": 0.05},
     "latent": {"lr": 0.05},
 }

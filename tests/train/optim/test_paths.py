@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bitedge.train.binary import BinaryParameter
-from bitedge.train.optim import Bop, Bop2ndOrder, Polynomial, Schedules, kernel
+from bitedge.train.optim import Bop, Bop2ndOrder, Cema, Polynomial, Schedules, kernel
 
 SHAPES = [(7, 5, 3, 3), (33,), (64, 41)]
 CASES: list[tuple[type[Any], dict[str, Any]]] = [
@@ -19,8 +19,9 @@ CASES: list[tuple[type[Any], dict[str, Any]]] = [
     (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 0.3, "mode": "unbiased"}),
     (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 5e-2, "mode": "adam"}),
     (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 0.5, "mode": "unbiased", "threshold": "noise"}),
+    (Cema, {"gamma": 3e-1, "sigma": 3e-2, "tau": 1e-2}),
 ]
-IDS = ["bop", "biased", "unbiased", "adam", "noise"]
+IDS = ["bop", "biased", "unbiased", "adam", "noise", "cema"]
 
 
 def weights(dtype: torch.dtype = torch.float32, layout: torch.memory_format = torch.contiguous_format) -> list[Tensor]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from bitedge.train.data import EMBEDDED, ArrayDataset, Dataset, load_dataset
 from bitedge.train.errors import TrainError
+from bitedge.train.layers import make_real
 from bitedge.train.networks import NETWORKS
 from bitedge.train.recipe import DataRecipe, Recipe
 from bitedge.train.records import nearest
@@ -40,24 +41,29 @@ def needs_folder(recipe: DataRecipe) -> bool:
 
 
 def network_arguments(recipe: Recipe, num_classes: int, size: int) -> dict[str, Any]:
-    """All keyword arguments of a recipe's network: its own, those of the data, and `latent` for the latent rule."""
+    """All keyword arguments of a recipe's network: its own, those of the data, and those of the optimizer's rule."""
     known = inspect.signature(NETWORKS[recipe.network.name]).parameters
     for name in recipe.network.arguments:
-        if name not in known or name in ("num_classes", "latent"):
+        if name not in known or name in ("num_classes", "latent", "real"):
             raise TrainError(f"unknown key 'network.arguments.{name}': {nearest(name, known)}")
     arguments = {"num_classes": num_classes, **recipe.network.arguments}
     if "image_size" in known:
         arguments.setdefault("image_size", size)
-    if recipe.optimizer.rule == "latent":
+    if recipe.optimizer.rule in ("latent", "real"):
         arguments["latent"] = True
+    if recipe.optimizer.rule == "real":
+        arguments["real"] = True
     return arguments
 
 
 def build_network(name: str, arguments: dict[str, Any]) -> nn.Module:
-    """Build a network by name; wrong arguments are the caller's fault."""
+    """Build a network by name, or with `real` its float twin; wrong arguments are the caller's fault."""
     if name not in NETWORKS:
         raise TrainError(f"unknown network {name!r}: {nearest(name, NETWORKS)}")
+    arguments = dict(arguments)
+    real = arguments.pop("real", False)
     try:
-        return NETWORKS[name](**arguments)
+        module = NETWORKS[name](**arguments)
+        return make_real(module) if real else module
     except TypeError as error:
         raise TrainError(f"network {name!r} does not take these arguments: {error}") from error

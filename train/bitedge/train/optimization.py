@@ -31,16 +31,22 @@ def build_schedule(value: float | ScheduleRecipe, steps_per_epoch: int) -> float
     return SCHEDULES[value.kind](**fields)
 
 
-def build_optimizer(recipe: OptimizerRecipe, module: nn.Module, *, track_flips: bool = False) -> ModelOptimizer:
+REAL = ("latent", "real")
+"""The rules of a recipe that leave no binary parameter."""
+
+
+def build_optimizer(
+    recipe: OptimizerRecipe, module: nn.Module, *, track_flips: bool = False, compiled: bool = False
+) -> ModelOptimizer:
     """One optimizer for all parameters: the recipe's rule for the binary ones, Adam for the rest."""
     fields: dict[str, Any] = {}
-    if recipe.rule != "latent":
+    if recipe.rule not in REAL:
         names = ("threshold", "warm_start", *(("mode", "eps") if recipe.rule == "bop2nd" else ()))
         fields = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
-        fields["track_flips"] = track_flips
+        fields |= {"track_flips": track_flips, "compiled": compiled}
     return ModelOptimizer(
         module,
-        rule=recipe.rule,
+        rule="latent" if recipe.rule in REAL else recipe.rule,
         adam_eps=recipe.adam_eps,
         weight_decay=recipe.weight_decay,
         clip=recipe.clip,
@@ -68,11 +74,12 @@ class Optimization:
     """
 
     def __init__(self, recipe: Recipe, module: nn.Module, steps_per_epoch: int, *, watch: int = 0) -> None:
-        self.optimizer = build_optimizer(recipe.optimizer, module, track_flips=watch > 0)
+        compiled = recipe.execution.compile
+        self.optimizer = build_optimizer(recipe.optimizer, module, track_flips=watch > 0, compiled=compiled)
         self.schedules = build_schedules(recipe, self.optimizer, steps_per_epoch)
         on_gpu = next(module.parameters()).device.type == "cuda"
         self.scaler = torch.amp.GradScaler(enabled=on_gpu and recipe.execution.precision == "fp16")
-        watched = watch > 0 and recipe.optimizer.rule != "latent"
+        watched = watch > 0 and recipe.optimizer.rule not in REAL
         self.telemetry = Telemetry(self.optimizer, every=watch) if watched else None
         self.observed = {"steps": 0.0, "flip_ratio": 0.0, "pi": 0.0}  # sums over the observed steps of an epoch
         self.said: list[str] = []

@@ -18,19 +18,23 @@ from bitedge.train.records import nearest, plain, read_record, write_toml
 
 RECIPES = Path(__file__).parent / "recipes"
 
-Rule = Literal["bop2nd", "bop", "latent"]
+Rule = Literal["bop2nd", "bop", "cema", "latent", "real"]
 Mode = Literal["biased", "unbiased", "adam"]
 
 NEEDED_FIELDS: dict[str, tuple[str, ...]] = {
     "bop2nd": ("mode", "gamma", "sigma", "tau"),
     "bop": ("gamma", "tau"),
+    "cema": ("gamma", "sigma", "tau"),
     "latent": (),
+    "real": (),
     "exponential": ("factor", "every"),
 }
 OPTIONAL_FIELDS: dict[str, tuple[str, ...]] = {
     "bop2nd": ("threshold", "warm_start"),
     "bop": ("warm_start",),
+    "cema": ("warm_start",),
     "latent": (),
+    "real": (),
     "polynomial": ("power",),
     "cosine": ("log",),
     "exponential": ("staircase",),
@@ -108,6 +112,7 @@ class OptimizerRecipe:
     """The rule of the binary weights, and Adam for the rest.
 
     `latent` is the baseline: real weights behind a sign, trained by Adam like the rest and clipped to [-clip, clip].
+    `real` is the float twin of a network, without any sign: a teacher, not something to deploy.
     """
 
     rule: Rule
@@ -151,6 +156,24 @@ class OptimizerRecipe:
 
 
 @dataclass(frozen=True)
+class LossRecipe:
+    """What is minimized: cross-entropy with the labels, and with the answers of a teacher if one is named."""
+
+    label_smoothing: float = 0.0
+    teacher: str | None = None  # a run folder
+    teacher_share: float = 0.5
+    temperature: float = 2.0
+
+    def check(self) -> None:
+        """Refuse shares outside of 0 to 1 and a temperature that is none."""
+        for key, value in (("label_smoothing", self.label_smoothing), ("teacher_share", self.teacher_share)):
+            if not 0 <= value <= 1:
+                raise TrainError(f"loss.{key} = {value}: expected 0 to 1")
+        if not self.temperature > 0:
+            raise TrainError(f"loss.temperature = {self.temperature}: expected more than 0")
+
+
+@dataclass(frozen=True)
 class Execution:
     """How to run it: none of this is part of the method, all of it is recorded."""
 
@@ -179,6 +202,8 @@ class Recipe:
     data: DataRecipe
     network: NetworkRecipe
     optimizer: OptimizerRecipe
+    loss: LossRecipe = field(default_factory=LossRecipe)
+    renorm: int = 0  # batches over which BatchNorm's statistics are taken anew after each epoch; 0: running averages
     seed: int = 0
     execution: Execution = field(default_factory=Execution)
 
@@ -188,6 +213,7 @@ class Recipe:
             ("epochs", self.epochs, 1),
             ("batch_size", self.batch_size, 2),
             ("seed", self.seed, 0),
+            ("renorm", self.renorm, 0),
             ("data.validation", self.data.validation, 0),
             ("data.shift", self.data.shift, 0),
             ("data.limit", self.data.limit, 2),
@@ -202,6 +228,7 @@ class Recipe:
             if value is not None and value < least:
                 raise TrainError(f"{key} = {value}: expected {least} or more")
         self.optimizer.check()
+        self.loss.check()
         switch = self.optimizer.switch
         if switch is not None and not 0 < switch.epoch < self.epochs:
             raise TrainError(f"optimizer.switch.epoch = {switch.epoch}: expected 1 to {self.epochs - 1}")

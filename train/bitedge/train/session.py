@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -32,9 +31,11 @@ from bitedge.train.errors import TrainError
 from bitedge.train.evaluate import Score, evaluate
 from bitedge.train.execution import AUTOCAST
 from bitedge.train.metrics import MetricsLog
+from bitedge.train.objective import Objective
 from bitedge.train.optimization import Optimization
 from bitedge.train.progress import Progress
 from bitedge.train.recipe import Recipe
+from bitedge.train.renorm import reestimate_norms
 
 EVALUATION_BATCH = 250
 STATE_VERSION = 1
@@ -67,6 +68,7 @@ class Session:
             rank=group.rank,
             world=group.world,
         )
+        self.objective = Objective(recipe.loss, len(self.dataset.labels), group.device)
         watch = recipe.execution.telemetry_steps if group.leads else 0
         self.optimization = Optimization(recipe, self.module, len(self.batches), watch=watch)
         self.epoch = 0  # finished epochs
@@ -141,7 +143,7 @@ class Session:
             images = images.contiguous()
         with self._autocast():
             logits = network(images)
-        loss = F.cross_entropy(logits.float(), labels)
+        loss = self.objective(logits.float(), labels, images)
         self.optimization.backward(loss)
         self.optimization.step()
         self.sums[0] += loss.detach() * len(labels)
@@ -167,6 +169,7 @@ class Session:
     def _finish_epoch(self, row: dict[str, Any]) -> dict[str, Any]:
         """Measure the network after an epoch and move the position on."""
         check_identical(self.module, self.group, row["step"])
+        self._renorm()
         score = self._score(self.selected_on)
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
@@ -177,6 +180,16 @@ class Session:
         for advice in self.optimization.advice():
             self.report.note(f"warning: {advice}")
         return row | self.optimization.epoch_figures()
+
+    def _renorm(self) -> None:
+        """Take BatchNorm's statistics anew, where the recipe asks for it, from training images as they are."""
+        if not self.recipe.renorm:
+            return
+        loader = self.dataset.loader(
+            "train", batch_size=self.recipe.batch_size, device=self.group.device, seed=self.recipe.seed, augment=False
+        )
+        reestimate_norms(self.module, loader, self.recipe.renorm)
+        self.group.broadcast(self.module)
 
     def _score(self, split: str) -> Score:
         loader = self.dataset.loader(
@@ -213,13 +226,19 @@ class Session:
     def _restore(self, state: dict[str, Any]) -> None:
         if state.get("version") != STATE_VERSION:
             raise TrainError(f"{self.folder / 'state.pt'} has version {state.get('version')}, expected {STATE_VERSION}")
-        self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
-        self.best, self.last = state["best"], state["last"]
-        if self.group.leads:  # they were added up over all processes
-            self.sums.copy_(state["sums"])
-        self.module.load_state_dict(state["module"])
-        self.optimization.load_state_dict(state["optimization"])
-        restore_random_state(state["random"], self.group.device)
+        try:
+            self.epoch, self.step, self.seconds = state["epoch"], state["step"], state["seconds"]
+            self.best, self.last = state["best"], state["last"]
+            if self.group.leads:  # they were added up over all processes
+                self.sums.copy_(state["sums"])
+            self.module.load_state_dict(state["module"])
+            self.optimization.load_state_dict(state["optimization"])
+            restore_random_state(state["random"], self.group.device)
+        except (KeyError, TypeError, RuntimeError, ValueError) as error:
+            raise TrainError(
+                f"{self.folder / 'state.pt'} does not hold the state of this run ({error!r}): another version of "
+                "bitedge wrote it or it is damaged; start again with another --out"
+            ) from error
         self.report.note(f"resuming {self.folder} after epoch {self.epoch}, step {self.step}")
 
     def _publish(self, log: MetricsLog | None, tested: dict[str, Any] | None = None) -> None:

@@ -70,6 +70,8 @@ def _columns(weight: NDArray[Any], x: Symbol) -> NDArray[Any]:
 
 
 def _binary_weight(b: Builder, layer: BinaryConv2d | BinaryLinear) -> NDArray[np.int8]:
+    if layer.real:
+        raise b.refuse("it belongs to a float twin, a teacher without any sign; export the network that it taught")
     if not layer.latent and not bool((layer.weight.detach().abs() == 1).all()):
         raise b.refuse("its weights are not exactly ±1; take one step of a binary optimizer, or binarize them")
     weight: NDArray[np.int8] = layer.binary_weight().cpu().numpy().astype(np.int8)

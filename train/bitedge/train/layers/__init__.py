@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from bitedge.train.layers.binary_layer import BinaryLayer
+from bitedge.train.layers.binary_layer import BinaryLayer, make_real
 from bitedge.train.layers.conv import BinaryConv2d
 from bitedge.train.layers.linear import BinaryLinear
 from bitedge.train.layers.norm import ChannelLayerNorm, batch_norm, make_norm
@@ -20,4 +20,5 @@ __all__ = [
     "ChannelLayerNorm",
     "batch_norm",
     "make_norm",
+    "make_real",
 ]

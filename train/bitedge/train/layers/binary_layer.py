@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitedge.train.binary import BinaryParameter
+from bitedge.train.errors import TrainError
 from bitedge.train.quantize import quantizer, sign, ste_sign
 
 
@@ -21,6 +23,8 @@ class BinaryLayer(nn.Module):
     """
 
     weight: nn.Parameter
+    real = False
+    """Whether this is a layer of a float twin: see `make_real`."""
 
     def __init__(self, shape: tuple[int, ...], *, input_quantizer: str | None, latent: bool) -> None:
         super().__init__()
@@ -43,11 +47,13 @@ class BinaryLayer(nn.Module):
 
     def effective_weight(self) -> Tensor:
         """Return the ±1 weight that takes part in the forward pass, with its gradient path."""
-        return ste_sign(self.weight) if self.latent else self.weight
+        return ste_sign(self.weight) if self.latent and not self.real else self.weight
 
     def quantize_input(self, x: Tensor) -> Tensor:
         """Return the input as the product sees it."""
-        return x if self._quantize is None else self._quantize(x)
+        if self._quantize is None:
+            return x
+        return F.hardtanh(x) if self.real else self._quantize(x)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         weight = state_dict.get(prefix + "weight")
@@ -55,3 +61,17 @@ class BinaryLayer(nn.Module):
             errors: list[str] = args[-1]
             errors.append(f"{prefix}weight must be exactly ±1; for real weights build the network with latent=True")
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def make_real(module: nn.Module) -> nn.Module:
+    """Turn a network with latent weights into its float twin, in place, and return it: a teacher to distill from.
+
+    Every sign is taken out: weights are used as they are, and inputs pass hardtanh, whose gradient is the one that
+    `ste_sign` gives a sign.
+    """
+    for layer in module.modules():
+        if isinstance(layer, BinaryLayer):
+            if not layer.latent:
+                raise TrainError("only a network with latent weights has a float twin: build it with latent=True")
+            layer.real = True
+    return module

@@ -4,6 +4,7 @@ from .adam import AdamRule, LatentRule
 from .advice import OptimizerWarning
 from .bop import Bop, BopRule
 from .bop2nd import Bop2ndOrder, Bop2ndRule
+from .cema import Cema, CemaRule
 from .model_optimizer import ModelOptimizer
 from .registry import RULES
 from .schedule import SCHEDULES, Constant, Cosine, Exponential, Geometric, Polynomial, Schedule, as_schedule
@@ -19,6 +20,8 @@ __all__ = [
     "Bop2ndOrder",
     "Bop2ndRule",
     "BopRule",
+    "Cema",
+    "CemaRule",
     "Constant",
     "Cosine",
     "Exponential",

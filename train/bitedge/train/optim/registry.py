@@ -11,9 +11,12 @@ from bitedge.train.errors import TrainError
 from .adam import AdamRule, LatentRule
 from .bop import BopRule
 from .bop2nd import Bop2ndRule
+from .cema import CemaRule
 from .rule import Group, Rule
 
-RULES: Mapping[str, Rule] = {rule.name: rule for rule in (BopRule(), Bop2ndRule(), AdamRule(), LatentRule())}
+RULES: Mapping[str, Rule] = {
+    rule.name: rule for rule in (BopRule(), Bop2ndRule(), CemaRule(), AdamRule(), LatentRule())
+}
 
 
 def find_rule(name: str) -> Rule:
