@@ -6,7 +6,11 @@ NATIVE := $(shell find runtime/CMakeLists.txt runtime/include runtime/src runtim
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 JOBS ?= 2
 
-.PHONY: demo test test-cpp test-python lint format bench-serve clean setup
+# What `make arm` makes for 64-bit ARM.
+ARM := build/py3-none-linux_aarch64
+CROSS := -C cmake.args=-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/aarch64.cmake
+
+.PHONY: demo test test-cpp test-python lint format bench-serve arm clean setup
 
 demo: setup
 	$(BIN)/bitedge pipeline --recipe digits --out demo
@@ -39,6 +43,16 @@ lint: setup
 # Load on loopback only, bounded; needs wrk and h2load (Debian: wrk, nghttp2-client).
 bench-serve: setup
 	cd serve && ../$(BIN)/python -m bench.run
+
+# For a Raspberry Pi or a phone: bitedge-bench as one static file, and the wheel (Debian: g++-aarch64-linux-gnu).
+arm: $(VENV)/.tools
+	@aarch64-linux-gnu-g++ --version >/dev/null || { echo "make arm needs a cross compiler: apt-get install g++-aarch64-linux-gnu"; exit 2; }
+	@rm -f dist/bitedge-*aarch64*
+	$(PIP) wheel
+	_PYTHON_HOST_PLATFORM=linux-aarch64 CMAKE_GENERATOR=Ninja $(BIN)/python -m pip --disable-pip-version-check wheel --quiet \
+	  --no-deps --no-build-isolation --wheel-dir dist $(CROSS) -C cmake.define.BITEDGE_STATIC_TOOLS=ON .
+	aarch64-linux-gnu-strip -o dist/bitedge-bench-aarch64 $(ARM)/tools/bitedge-bench
+	$(BIN)/python runtime/tools/retag.py dist/bitedge-*-linux_aarch64.whl
 
 format: setup
 	$(BIN)/ruff check --fix
