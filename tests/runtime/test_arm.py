@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("arm")]
 def ran(*words: str | Path, **options: Any) -> str:
     done = subprocess.run([str(word) for word in words], capture_output=True, text=True, **options)
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    return done.stdout
+    return str(done.stdout)
 
 
 @pytest.fixture(scope="module")
@@ -105,8 +105,8 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_static_binary_checks_and_measures_a_real_model(
     dist: Path, digits_model: Path, cpu: str, kernels: str
 ) -> None:
-    words = [digits_model, "--threads", "1,2", "--runs", "3", "--profile", "--json"]
-    document = json.loads(ran(QEMU, "-cpu", cpu, dist / "bitedge-bench-aarch64", *words))
+    words = ["--threads", "1,2", "--runs", "3", "--profile", "--json"]
+    document = json.loads(ran(QEMU, "-cpu", cpu, dist / "bitedge-bench-aarch64", digits_model, *words))
     assert document["host"]["machine"] == "aarch64"
     assert document["host"]["kernels"] == kernels
     assert [row["threads"] for row in document["rows"]] == [1, 2]
@@ -140,8 +140,8 @@ def test_the_wheel_gives_the_golden_answers(installed: Path, digits_model: Path)
     root = debian_python()
     environment = os.environ | {"PYTHONPATH": str(installed), "PYTHONHOME": str(root / "usr"), "PYTHONNOUSERSITE": "1"}
     environment.pop("BITEDGE_LIBRARY", None)
-    interpreter = [QEMU, "-L", root, root / "usr/bin/python3.11"]
-    assert ran(*interpreter, "-c", script, digits_model, env=environment) == "aarch64 neondot\n"
+    words = [QEMU, "-L", str(root), str(root / "usr/bin/python3.11"), "-c", script, str(digits_model)]
+    assert ran(*words, env=environment) == "aarch64 neondot\n"
     answers = np.load(installed / "answers.npy", allow_pickle=False)
     np.testing.assert_allclose(answers, Model(digits_model).run(images), rtol=1e-6, atol=1e-6)
 

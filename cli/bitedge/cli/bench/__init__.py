@@ -3,6 +3,7 @@
 bitedge bench model.gguf             the core alone
 bitedge bench EXPORT_DIR             every artifact of an export, each engine in its own process
 bitedge bench --net birealnet18      a network with random weights: no training and no download needed
+bitedge bench kernels                every kernel of the core, layer by layer, next to the bare loop and OpenVINO
 bitedge bench optimizers             Bop and Bop2ndOrder against torch's Adam
 bitedge bench compare A.json B.json  two reports of --json, with noise taken into account
 bitedge bench page A.json B.json     a page with tables and charts of such reports (--markdown PAGE.md)
@@ -74,6 +75,10 @@ def run(args: argparse.Namespace) -> int:
         from bitedge.cli.bench.page import run_page
 
         return run_page(args)
+    if first == "kernels":
+        from bitedge.cli.bench.kernels import run_kernels
+
+        return run_kernels(args, progress)
     if first == "optimizers":
         from bitedge.cli.bench.optimizers import run_optimizers
 

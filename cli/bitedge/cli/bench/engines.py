@@ -96,6 +96,43 @@ def open_torch(path: Path, threads: int, _kernels: str | None) -> Run:
     return forward
 
 
+def open_openvino(path: Path, threads: int, _kernels: str | None) -> Run:
+    """OpenVINO's BinaryConvolution, which no converter emits: the layers of `layers.py`, one after the other."""
+    import openvino
+    from openvino import opset1
+
+    def constant(value: Images) -> Any:
+        return opset1.constant(value.reshape(1, -1, 1, 1).astype(np.float32))
+
+    zero, one = constant(np.zeros(1)), constant(np.ones(1))
+    with np.load(path, allow_pickle=False) as stored:
+        weights, scales, biases = stored["weight"], stored["scale"], stored["bias"]
+    channels = weights.shape[1]
+    kept: list[Images] = []  # the constants are views of this memory
+    entry = value = opset1.parameter([1, channels, -1, -1], dtype=np.float32)
+    for weight, scale, bias in zip(weights, scales, biases, strict=True):
+        bits = opset1.fake_quantize(value, zero, zero, zero, one, 2)  # OpenVINO's form of a sign
+        kept.append(np.packbits(weight.reshape(-1) > 0, bitorder="little"))
+        packed = openvino.Tensor(kept[-1], openvino.Shape(weight.shape), openvino.Type.u1)
+        product = opset1.binary_convolution(
+            bits, openvino.op.Constant(packed), [1, 1], [1, 1], [1, 1], [1, 1], "xnor-popcount", 0.0, "explicit"
+        )
+        value = opset1.add(opset1.multiply(product, constant(scale)), constant(bias))
+    model = openvino.Model([value], [entry])
+    settings = {"INFERENCE_NUM_THREADS": threads, "PERFORMANCE_HINT": "LATENCY"}
+    held: list[Any] = [None, None, None, kept]
+
+    def run(images: Images) -> Images:
+        if held[0] is not images:  # its layout is NCHW: what is not its work is not timed
+            entering = np.ascontiguousarray(images.transpose(0, 3, 1, 2))
+            model.reshape(entering.shape)
+            held[:3] = images, entering, openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+        answer = held[2].infer({0: held[1]}, share_inputs=True, share_outputs=True)[0]
+        return np.asarray(answer).transpose(0, 2, 3, 1)
+
+    return run
+
+
 ENGINES = (
     Engine("bitedge", "model.gguf", "bitedge", None, open_bitedge),
     Engine("onnxruntime int8", "model.int8.onnx", "onnxruntime", "onnx", open_onnxruntime),
@@ -104,3 +141,6 @@ ENGINES = (
     Engine("tflite xnnpack", "model.float.tflite", "tensorflow", "tflite", open_tflite),
     Engine("torch", "run", "torch", "train", open_torch),
 )
+
+# Peers that run single layers and no whole network.
+LAYER_ENGINES = (Engine("openvino", "layers.npz", "openvino", "bench", open_openvino),)

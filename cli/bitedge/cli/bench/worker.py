@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from bitedge.cli.bench.engines import ENGINES, Run
+from bitedge.cli.bench.engines import ENGINES, LAYER_ENGINES, Run
 
 
 def pin(threads: int) -> None:
@@ -28,8 +28,8 @@ def pin(threads: int) -> None:
 
 
 def check(run: Run, images: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any, Any]:
-    """The answers to all images, `batch` at a time."""
-    return np.concatenate([run(images[i : i + batch]) for i in range(0, len(images), batch)])
+    """The answers to all images, `batch` at a time, each as one row."""
+    return np.concatenate([run(images[i : i + batch]) for i in range(0, len(images), batch)]).reshape(len(images), -1)
 
 
 def timed(run: Run, images: np.ndarray[Any, Any], calls: int) -> list[float]:
@@ -45,7 +45,7 @@ def timed(run: Run, images: np.ndarray[Any, Any], calls: int) -> list[float]:
 def serve(job: Mapping[str, Any], answers: TextIO) -> None:
     """Open the engine that the job names, report how long that took, and answer requests until the input ends."""
     pin(job["threads"])
-    engine = next(engine for engine in ENGINES if engine.name == job["engine"])
+    engine = next(engine for engine in ENGINES + LAYER_ENGINES if engine.name == job["engine"])
     images = np.load(job["images"], allow_pickle=False)
     batch = np.ascontiguousarray(images[np.arange(job["batch"]) % len(images)])
     start = time.perf_counter()
