@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kFloatPixels = 6, kFloatBlocks = 4, kFloatStream = 8;
 constexpr int kImagePixels = 4, kImageBlocks = 4;
+constexpr int kStemTiles = 4, kStemBlocks = 1;
 constexpr int kCarryPixels = 4, kLanes = 8;
 
 using Words = __m512i;
@@ -65,7 +66,7 @@ const BinaryKernel kAvx512Binary = {
     "4x16", Grouping::kPairs, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kAvx512Image = {"4x64", 0, run_image_conv};
 const FloatKernel kAvx512Float = {"6x64", run_float_conv};
-const StemKernel kAvx512Stem = {"winograd 6x64", run_stem};
+const StemKernel kAvx512Stem = {"winograd 4x16", run_stem};
 const RowKernels kAvx512Rows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 
 }  // namespace bitedge

@@ -102,26 +102,26 @@ struct FloatKernel {
   void (*run)(const FloatConv&);
 };
 
-// A float convolution of an image: see winograd.inl. The map holds, for each position of a phase, the bytes of all
-// phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
-constexpr int kStemTiles = 14;  // tiles that are computed together
-
+// A float convolution of an image, by tiles of 4x4 outputs: see winograd.inl. The map holds, for each position of a
+// phase, the bytes of all phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
 struct StemConv {
+  static constexpr int32_t kStrip = 28;  // tiles that are computed together
+
   const uint8_t* map = nullptr;
   int32_t map_w = 0, lanes = 0, depth = 0;
   const float* center = nullptr;   // [lanes], taken from each byte
-  const float* weights = nullptr;  // [36 planes][block][depth][16]
+  const float* weights = nullptr;  // [row of points][block][depth][column of points][16]
   const float* bias = nullptr;     // [rows][channels in whole blocks]
   const int32_t* row = nullptr;    // [pixels] offset of the row of a pixel in `bias`
-  int32_t outputs = 0;             // pixels of a tile along each axis: 3 or 4
+  int32_t points = 0;              // along each axis: 6 or 7
   int32_t out_h = 0, out_w = 0, tiles_w = 0, blocks = 0;
   int32_t first_row = 0;  // of the outputs, that `finish` begins with
   int32_t tile_begin = 0, tile_end = 0;
   float* scratch = nullptr;
   Finish finish;
 
-  static size_t scratch_floats(int32_t lanes, int32_t blocks) {
-    return size_t(kStemTiles) * (36 * size_t(lanes) + (6 + 6 * 4) * size_t(blocks) * kBlock);
+  static size_t scratch_floats(int32_t points, int32_t lanes, int32_t blocks) {
+    return size_t(kStrip) * size_t(points) * (size_t(points) * size_t(lanes) + 4 * size_t(blocks) * kBlock);
   }
 };
 

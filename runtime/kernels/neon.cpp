@@ -9,6 +9,7 @@ namespace {
 
 constexpr int kFloatPixels = 6, kFloatBlocks = 1, kFloatStream = 4;
 constexpr int kImagePixels = 4, kImageBlocks = 1;
+constexpr int kStemTiles = 1, kStemBlocks = 1;
 constexpr int kTallies = 31;  // times 8 bits per byte stays below 256
 
 // Counts of bytes, widened before they overflow.
@@ -64,7 +65,7 @@ const BinaryKernel kNeonBinary = {
     "2x8", Grouping::kRows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kNeonImage = {"4x16", 128, run_image_conv};
 const FloatKernel kNeonFloat = {"6x16", run_float_conv};
-const StemKernel kNeonStem = {"winograd 6x16", run_stem};
+const StemKernel kNeonStem = {"winograd 1x16", run_stem};
 const RowKernels kNeonRows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 
 }  // namespace bitedge

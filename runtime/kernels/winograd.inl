@@ -1,20 +1,22 @@
-// Convolution of an image with float weights by Winograd's method over six points, 0, 1, -1, 1/2, -2 and infinity.
-// Included by the file of each instruction set, after conv.inl.
+// Convolution of an image with float weights by Winograd's method: four by four outputs at a time. Included by the file
+// of each instruction set, after finish.inl. The file defines kStemTiles and kStemBlocks, the register tile.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
-// and channels together are the depth. Along each axis r taps and m = 7 - r outputs meet in six products instead of
-// m·r, so 7x7 with stride 2 takes 48 products per output and channel instead of 147, and 11x11 with stride 4 takes 108
-// instead of 363. Pixels are integers, so the transform of the image is exact, and the answer is as close to the real
-// sum as that of a direct convolution in float32 (docs/performance.md has the measurement).
+// and channels together are the depth. Along each axis r taps and four outputs meet in r + 3 products, at as many
+// points, instead of 4·r. So 7x7 with stride 2 takes 37 products per output and channel instead of 147, and 11x11 with
+// stride 4 takes 108 instead of 363. Pixels are integers, so the transform of the image is exact, and the answer is
+// nearly as close to the real sum as that of a direct convolution in float32 (docs/performance.md has the measurement).
+//
+// Three taps: the points 0, 1, -1, 1/2, -2 and infinity. Four taps: 0, 1, -1, 2, -2, 1/2 and infinity.
 namespace bitedge {
 namespace {
 
-constexpr int kPoints = 6, kPlanes = kPoints * kPoints;
+constexpr int kOut = 4;  // outputs of a tile along each axis
 
 inline F16 twice(F16 x) { return f_add(x, x); }
 
-// Bᵀ·d, scaled to small integers; row 3 negated. The weights carry the inverse factors.
-inline __attribute__((always_inline)) void to_points(const F16 (&d)[kPoints], F16 (&out)[kPoints]) {
+// Bᵀ·d, scaled to small integers. The weights carry the inverse factors.
+inline __attribute__((always_inline)) void to_points(const F16 (&d)[6], F16 (&out)[6]) {
   const F16 a = f_sub(d[3], d[1]), b = f_sub(d[4], d[2]), three = f_set(3.0f), two = f_set(2.0f);
   out[0] = f_fma(three, a, twice(f_add(f_sub(d[0], d[2]), b)));
   out[1] = f_fma(three, f_add(d[2], d[3]), twice(f_add(a, b)));
@@ -24,156 +26,191 @@ inline __attribute__((always_inline)) void to_points(const F16 (&d)[kPoints], F1
   out[5] = f_fma(three, b, twice(f_sub(f_sub(d[5], d[3]), a)));
 }
 
-// Aᵀ·m: kOut outputs from six points.
-template <int kOut>
-inline __attribute__((always_inline)) void from_points(const F16 (&m)[kPoints], F16 (&out)[kOut]) {
+// First times 2x - 1, which has the root 1/2: what is left are the points 0, 1, -1, 2, -2 and infinity.
+inline __attribute__((always_inline)) void to_points(const F16 (&d)[7], F16 (&out)[7]) {
+  const F16 two = f_set(2.0f), four = f_set(-4.0f);
+  F16 g[6];
+  BITEDGE_UNROLL for (int i = 0; i < 6; i++) g[i] = f_sub(twice(d[i + 1]), d[i]);
+  const F16 even = f_fma(four, g[2], g[4]), odd = f_fma(four, g[1], g[3]);
+  const F16 near_even = f_sub(g[4], g[2]), near_odd = f_sub(g[3], g[1]);
+  out[0] = f_fma(four, f_sub(g[2], g[0]), near_even);
+  out[1] = f_add(even, odd);
+  out[2] = f_sub(even, odd);
+  out[3] = f_fma(two, near_odd, near_even);
+  out[4] = f_fma(f_set(-2.0f), near_odd, near_even);
+  out[5] = f_fma(four, f_sub(d[3], d[1]), f_sub(d[5], d[3]));
+  out[6] = f_fma(four, near_odd, f_sub(g[5], g[3]));
+}
+
+// The transform of an image that is 1 everywhere is this at the point 1, squared, and zero at all others.
+template <int kPoints>
+constexpr float kOnes = kPoints == 6 ? 6.0f : -6.0f;
+
+// Aᵀ·m: four outputs from the points.
+inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&out)[kOut]) {
   const F16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
   out[0] = f_add(f_add(m[0], sum), f_add(m[3], m[4]));
   out[1] = f_fma(f_set(-2.0f), m[4], f_fma(f_set(0.5f), m[3], difference));
   out[2] = f_fma(f_set(4.0f), m[4], f_fma(f_set(0.25f), m[3], sum));
-  if constexpr (kOut == 3) out[2] = f_add(out[2], m[5]);
-  if constexpr (kOut == 4) out[3] = f_add(f_fma(f_set(-8.0f), m[4], f_fma(f_set(0.125f), m[3], difference)), m[5]);
+  out[3] = f_add(f_fma(f_set(-8.0f), m[4], f_fma(f_set(0.125f), m[3], difference)), m[5]);
 }
 
-// The image of one tile, sixteen lanes of the depth from `lane` on, to v[plane][lanes]: `pitch` floats between planes.
+inline __attribute__((always_inline)) void from_points(const F16 (&m)[7], F16 (&out)[kOut]) {
+  const F16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
+  const F16 far_sum = f_add(m[3], m[4]), far_difference = f_sub(m[3], m[4]);
+  out[0] = f_add(f_add(m[0], m[5]), f_add(sum, far_sum));
+  out[1] = f_fma(f_set(2.0f), far_difference, f_fma(f_set(0.5f), m[5], difference));
+  out[2] = f_fma(f_set(4.0f), far_sum, f_fma(f_set(0.25f), m[5], sum));
+  out[3] = f_add(f_fma(f_set(8.0f), far_difference, f_fma(f_set(0.125f), m[5], difference)), m[6]);
+}
+
+// The image of one tile, sixteen lanes of the depth from `lane` on, to v[row of points][tile][lanes / 16][column][16]:
+// `pitch` floats between rows.
+template <int kPoints>
 inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float* v, size_t pitch) {
-  const size_t row = size_t(tile / c.tiles_w) * size_t(c.outputs),
-               column = size_t(tile % c.tiles_w) * size_t(c.outputs);
-  const F16 center = f_load(c.center + lane);
+  const size_t row = size_t(tile / c.tiles_w) * kOut, column = size_t(tile % c.tiles_w) * kOut;
   F16 half[kPoints][kPoints];
   for (int i = 0; i < kPoints; i++) {
     const uint8_t* from = c.map + ((row + size_t(i)) * size_t(c.map_w) + column) * size_t(c.lanes) + lane;
     F16 d[kPoints];
-    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_sub(f_from_bytes(from + j * c.lanes), center);
+    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_from_bytes(from + j * c.lanes);
     to_points(d, half[i]);
   }
   for (int j = 0; j < kPoints; j++) {
     F16 d[kPoints], out[kPoints];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = half[i][j];
     to_points(d, out);
-    BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) f_store(v + size_t(i * kPoints + j) * pitch, out[i]);
+    if (j == 1) out[1] = f_fma(f_set(-kOnes<kPoints> * kOnes<kPoints>), f_load(c.center + lane), out[1]);
+    BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) f_store(v + size_t(i) * pitch + j * kBlock, out[i]);
   }
 }
 
-// One plane: kTiles tiles by kBlocks blocks. `v` has `lanes` floats per tile, `u` blocks of [depth][16], `m` blocks per
-// tile.
-template <int kTiles, int kBlocks>
-inline void multiply(const StemConv& c, const float* v, const float* u, float* m) {
-  F16 acc[kTiles][kBlocks];
+// One row of points: kTiles tiles by kBlocks blocks, folded to half[tile][block][row][kOut] while they are in
+// registers. `v` has [lanes / 16][kPoints][16] floats per tile, `u` blocks of [depth][kPoints][16].
+template <int kPoints, int kTiles, int kBlocks>
+inline __attribute__((always_inline)) void multiply(const StemConv& c, const float* v, const float* u, float* half) {
+  F16 acc[kTiles][kBlocks][kPoints];
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_zero();
+    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
+      BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) acc[i][j][p] = f_zero();
+    }
   }
-  const size_t block = size_t(c.depth) * kBlock;
-  for (int32_t k = 0; k < c.depth; k++, u += kBlock) {
-    F16 weights[kBlocks];
-    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(u + size_t(j) * block);
-    BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-      const F16 x = f_set(v[size_t(i) * size_t(c.lanes) + size_t(k)]);
-      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_fma(x, weights[j], acc[i][j]);
+  const size_t tile = size_t(kPoints) * size_t(c.lanes), block = size_t(c.depth) * kPoints * kBlock;
+  for (int32_t lane = 0; lane < c.depth; lane += kBlock, v += kPoints * kBlock) {
+    const float* end = u + size_t(c.depth - lane < kBlock ? c.depth - lane : kBlock) * kPoints * kBlock;
+    for (const float* x = v; u != end; u += kPoints * kBlock, x++) {
+      BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) {
+        F16 weights[kBlocks];
+        BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(u + size_t(j) * block + p * kBlock);
+        BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
+          const F16 pixel = f_set(x[size_t(i) * tile + size_t(p * kBlock)]);
+          BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j][p] = f_fma(pixel, weights[j], acc[i][j][p]);
+        }
+      }
     }
   }
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-      f_store(m + (size_t(i) * size_t(c.blocks) + size_t(j)) * kPoints * kBlock, acc[i][j]);
+      F16 out[kOut];
+      from_points(acc[i][j], out);
+      float* to = half + size_t(i * c.blocks + j) * kPoints * kOut * kBlock;
+      BITEDGE_UNROLL for (int o = 0; o < kOut; o++) f_store(to + o * kBlock, out[o]);
     }
   }
 }
 
-template <int kTiles>
-inline void multiply_blocks(const StemConv& c, const float* v, const float* u, float* m) {
-  const size_t from = size_t(c.depth) * kBlock, to = size_t(kPoints) * kBlock;
-  int32_t block = 0;
-  for (; block + kFloatBlocks <= c.blocks; block += kFloatBlocks) {
-    multiply<kTiles, kFloatBlocks>(c, v, u + size_t(block) * from, m + size_t(block) * to);
+template <int kPoints, int kBlocks>
+void multiply_tiles(const StemConv& c, int32_t tiles, const float* v, const float* u, float* half) {
+  const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(c.blocks) * kPoints * kOut * kBlock;
+  int32_t i = 0;
+  for (; i + kStemTiles <= tiles; i += kStemTiles, v += kStemTiles * from, half += kStemTiles * to) {
+    multiply<kPoints, kStemTiles, kBlocks>(c, v, u, half);
   }
-  if constexpr (kFloatBlocks > 2) {
-    for (; block + 2 <= c.blocks; block += 2)
-      multiply<kTiles, 2>(c, v, u + size_t(block) * from, m + size_t(block) * to);
+  if constexpr (kStemTiles > 2) {
+    for (; i + 2 <= tiles; i += 2, v += 2 * from, half += 2 * to) multiply<kPoints, 2, kBlocks>(c, v, u, half);
   }
-  for (; block < c.blocks; block++) multiply<kTiles, 1>(c, v, u + size_t(block) * from, m + size_t(block) * to);
+  if constexpr (kStemTiles > 1) {
+    for (; i < tiles; i++, v += from, half += to) multiply<kPoints, 1, kBlocks>(c, v, u, half);
+  }
 }
 
-// The tiles that do not fill a register tile.
-template <int kTiles>
-inline void multiply_rest(const StemConv& c, const float* v, const float* u, float* m, int32_t tiles) {
-  if (tiles == kTiles) return multiply_blocks<kTiles>(c, v, u, m);
-  if constexpr (kTiles > 1) multiply_rest<kTiles - 1>(c, v, u, m, tiles);
-}
+// Which part of the epilogue is left: none but the bias, ReLU, or any.
+enum class StemEnding { kLinear, kRelu, kAny };
 
-// From half-way, [6 rows of points][kOut columns], to the pixels of one tile and block.
-template <int kOut, Ending kEnding>
+// From half-way, [rows of points][kOut columns], to the pixels of one tile and block.
+template <int kPoints, StemEnding kEnding>
 inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, const float* half) {
   const int32_t top = tile / c.tiles_w * kOut, left = tile % c.tiles_w * kOut;
   const int32_t rows = c.out_h - top < kOut ? c.out_h - top : kOut,
                 columns = c.out_w - left < kOut ? c.out_w - left : kOut;
-  const Tail<kEnding> tail(c.finish, size_t(top - c.first_row) * size_t(c.out_w) + size_t(left), block * kBlock);
+  const size_t width = size_t(c.out_w), first = size_t(top - c.first_row) * width + size_t(left);
+  const int32_t* row = c.row + size_t(top) * width + size_t(left);
+  const float* bias = c.bias + block * kBlock;
+  const Tail<Ending::kAny> tail(c.finish, first, block * kBlock);
+  float* floats = c.finish.floats + first * size_t(c.finish.channels) + size_t(block) * kBlock;
   for (int j = 0; j < columns; j++) {
     F16 d[kPoints], out[kOut];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = f_load(half + (i * kOut + j) * kBlock);
-    from_points<kOut>(d, out);
+    from_points(d, out);
     BITEDGE_UNROLL for (int i = 0; i < kOut; i++) {
       if (i >= rows) break;
-      const size_t pixel = size_t(top + i) * size_t(c.out_w) + size_t(left + j);
-      const F16 bias = f_load(c.bias + c.row[pixel] + block * kBlock);
-      tail.put(size_t(i) * size_t(c.out_w) + size_t(j), f_add(out[i], bias));
+      const size_t pixel = size_t(i) * width + size_t(j);
+      const F16 y = f_add(out[i], f_load(bias + row[pixel]));
+      if (kEnding == StemEnding::kAny) {
+        tail.put(pixel, y);
+      } else {
+        f_store(floats + pixel * size_t(c.finish.channels),
+                kEnding == StemEnding::kRelu ? f_select(f_less(y, f_zero()), f_zero(), y) : y);
+      }
     }
   }
 }
 
-// Products of one row of points, m[tile][block][6 columns], are folded to half[tile][block][row][kOut] while they are
-// in the first cache.
-template <int kOut>
-inline void fold_row(const float* m, int row, size_t count, float* half) {
-  for (size_t k = 0; k < count; k++, m += kPoints * kBlock, half += kPoints * kOut * kBlock) {
-    F16 d[kPoints], out[kOut];
-    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_load(m + j * kBlock);
-    from_points<kOut>(d, out);
-    BITEDGE_UNROLL for (int j = 0; j < kOut; j++) f_store(half + (row * kOut + j) * kBlock, out[j]);
-  }
-}
-
-template <int kOut, Ending kEnding>
-void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* m, float* half) {
-  const size_t pitch = size_t(kStemTiles) * size_t(c.lanes), tile_floats = size_t(c.blocks) * kPoints * kBlock;
+template <int kPoints, StemEnding kEnding>
+void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* half) {
+  const size_t tile_floats = size_t(kPoints) * size_t(c.lanes), pitch = size_t(StemConv::kStrip) * tile_floats;
+  const size_t block_half = size_t(kPoints) * kOut * kBlock, block_weights = size_t(c.depth) * kPoints * kBlock;
   for (int32_t i = 0; i < tiles; i++) {
     for (int32_t lane = 0; lane < c.lanes; lane += kBlock) {
-      transform_image(c, tile + i, lane, v + i * c.lanes + lane, pitch);
+      transform_image<kPoints>(c, tile + i, lane, v + size_t(i) * tile_floats + size_t(lane) * kPoints, pitch);
     }
   }
-  for (int plane = 0; plane < kPlanes; plane++) {
-    const float* u = c.weights + size_t(plane) * size_t(c.blocks) * size_t(c.depth) * kBlock;
-    const float* from = v + size_t(plane) * pitch;
-    float* to = m + size_t(plane % kPoints) * kBlock;
-    int32_t i = 0;
-    for (; i + kFloatPixels <= tiles; i += kFloatPixels) {
-      multiply_blocks<kFloatPixels>(c, from + i * c.lanes, u, to + size_t(i) * tile_floats);
+  for (int row = 0; row < kPoints; row++) {
+    const float* u = c.weights + size_t(row) * size_t(c.blocks) * block_weights;
+    const float* from = v + size_t(row) * pitch;
+    float* to = half + size_t(row) * kOut * kBlock;
+    int32_t block = 0;
+    for (; block + kStemBlocks <= c.blocks; block += kStemBlocks) {
+      multiply_tiles<kPoints, kStemBlocks>(c, tiles, from, u + size_t(block) * block_weights,
+                                           to + size_t(block) * block_half);
     }
-    if (i < tiles) multiply_rest<kFloatPixels - 1>(c, from + i * c.lanes, u, to + size_t(i) * tile_floats, tiles - i);
-    if (plane % kPoints == kPoints - 1) fold_row<kOut>(m, plane / kPoints, size_t(tiles) * size_t(c.blocks), half);
+    if constexpr (kStemBlocks > 1) {
+      for (; block < c.blocks; block++) {
+        multiply_tiles<kPoints, 1>(c, tiles, from, u + size_t(block) * block_weights, to + size_t(block) * block_half);
+      }
+    }
   }
   for (int32_t i = 0; i < tiles; i++) {
     for (int32_t block = 0; block < c.blocks; block++) {
-      transform_outputs<kOut, kEnding>(c, tile + i, block,
-                                       half + size_t(i * c.blocks + block) * kPoints * kOut * kBlock);
+      transform_outputs<kPoints, kEnding>(c, tile + i, block, half + size_t(i * c.blocks + block) * block_half);
     }
   }
 }
 
-template <Ending kEnding>
+template <int kPoints>
 void stem_conv(const StemConv& c) {
-  float* v = c.scratch;
-  float* m = v + size_t(kPlanes) * kStemTiles * size_t(c.lanes);
-  float* half = m + size_t(kPoints) * kStemTiles * size_t(c.blocks) * kBlock;
-  for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += kStemTiles) {
-    const int32_t tiles = c.tile_end - tile < kStemTiles ? c.tile_end - tile : kStemTiles;
-    c.outputs == 3 ? stem_strip<3, kEnding>(c, tile, tiles, v, m, half)
-                   : stem_strip<4, kEnding>(c, tile, tiles, v, m, half);
+  const Finish& f = c.finish;
+  const bool floats = f.floats && !f.bits && !f.scale && f.residual_kind == Finish::kNone && f.channels % kBlock == 0;
+  const auto strip = !floats || f.activation == Finish::kPrelu ? stem_strip<kPoints, StemEnding::kAny>
+                     : f.activation == Finish::kRelu           ? stem_strip<kPoints, StemEnding::kRelu>
+                                                               : stem_strip<kPoints, StemEnding::kLinear>;
+  float* half = c.scratch + size_t(kPoints * kPoints) * StemConv::kStrip * size_t(c.lanes);
+  for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += StemConv::kStrip) {
+    strip(c, tile, c.tile_end - tile < StemConv::kStrip ? c.tile_end - tile : StemConv::kStrip, c.scratch, half);
   }
 }
 
-void run_stem(const StemConv& c) {
-  ending_of(c.finish) == Ending::kScale ? stem_conv<Ending::kScale>(c) : stem_conv<Ending::kAny>(c);
-}
+void run_stem(const StemConv& c) { c.points == 6 ? stem_conv<6>(c) : stem_conv<7>(c); }
 
 }  // namespace
 }  // namespace bitedge

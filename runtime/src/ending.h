@@ -21,6 +21,9 @@ class EndingPlan {
   // Kernels write bits in blocks of 16. Clears the rest of the last word of every pixel, where there is one.
   void clear_tails(const Call& call) const;
 
+  // For kernels whose weights and biases carry scale and bias already.
+  void drop_scale() { finish_.scale = finish_.bias = nullptr; }
+
   int32_t channels() const { return finish_.channels; }
 
  private:

@@ -50,7 +50,7 @@ class PooledStem final : public Layer {
 
  private:
   // Rows of the convolution that are kept: those of one row of tiles, and those that a window reaches back to.
-  size_t kept_rows() const { return size_t(stem_.tile_height() + pool_.kernel_h) + size_t(stem_.tile_height()); }
+  size_t kept_rows() const { return size_t(2 * stem_.tile_height() + pool_.kernel_h); }
   size_t thread_floats() const { return stem_.thread_floats() + kept_rows() * width_; }
 
   // Pooled rows [begin, end).

@@ -14,19 +14,27 @@
 namespace bitedge {
 namespace {
 
-constexpr int kPoints = 6;
+constexpr int32_t kOut = 4, kMostPoints = 7;
 constexpr size_t kMostLanes = 64;  // phases times channels
 
-// G: the values of a polynomial with coefficients g at the six points, times the factors that winograd.inl leaves out
-// of Bᵀ.
+// The finite points of winograd.inl, and the factors that it leaves out of Bᵀ.
+struct Point {
+  double at, factor;
+};
+constexpr Point kSix[] = {{0, 1.0 / 2}, {1, 1.0 / 6}, {-1, 1.0 / 6}, {0.5, -16.0 / 15}, {-2, 1.0 / 30}};
+constexpr Point kSeven[] = {{0, -1.0 / 4}, {1, -1.0 / 6},    {-1, 1.0 / 18},
+                            {2, 1.0 / 72}, {-2, -1.0 / 120}, {0.5, 32.0 / 45}};
+
+// G: the values of a polynomial with coefficients g at the points.
 void at_points(const double* g, int32_t taps, double* out) {
-  constexpr double kAt[] = {0, 1, -1, 0.5, -2}, kFactor[] = {0.5, 1.0 / 6, 1.0 / 6, -16.0 / 15, 1.0 / 30};
-  for (int p = 0; p < kPoints - 1; p++) {
+  const int32_t points = taps + kOut - 1;
+  for (int32_t p = 0; p < points - 1; p++) {
+    const Point& point = points == 6 ? kSix[p] : kSeven[p];
     double value = 0;
-    for (int32_t i = taps - 1; i >= 0; i--) value = value * kAt[p] + g[i];
-    out[p] = value * kFactor[p];
+    for (int32_t i = taps - 1; i >= 0; i--) value = value * point.at + g[i];
+    out[p] = value * point.factor;
   }
-  out[kPoints - 1] = g[taps - 1] * 0.5;
+  out[points - 1] = g[taps - 1] * 0.5;
 }
 
 // `count` runs of kBytes that lie side by side, to every `pitch`th byte.
@@ -37,6 +45,11 @@ void copy_runs(const uint8_t* from, uint8_t* to, int32_t pitch, int32_t count) {
 
 double weight(const Node& conv, size_t at) {
   return conv.weight_f32 ? double(conv.weight_f32[at]) : double(scalar::half_to_float(conv.weight_f16[at]));
+}
+
+// The element of a channel, where one element holds for all.
+double channel_of(const View<float>& view, size_t channel, double missing) {
+  return view ? double(view[view.size == 1 ? 0 : channel]) : missing;
 }
 
 }  // namespace
@@ -50,14 +63,15 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
       plain_(conv.inputs.size() == 1 && !conv.epilogue.emit_bits),
       stride_(geometry.window.stride_h),
       taps_((geometry.window.kernel_h + stride_ - 1) / stride_),
-      outputs_(kPoints + 1 - taps_),
-      tiles_h_((geometry.out.height + outputs_ - 1) / outputs_),
-      tiles_w_((geometry.out.width + outputs_ - 1) / outputs_),
-      map_h_(tiles_h_ * outputs_ + taps_ - 1),
-      map_w_(tiles_w_ * outputs_ + taps_ - 1),
+      points_(taps_ + kOut - 1),
+      tiles_h_((geometry.out.height + kOut - 1) / kOut),
+      tiles_w_((geometry.out.width + kOut - 1) / kOut),
+      map_h_(tiles_h_ * kOut + taps_ - 1),
+      map_w_(tiles_w_ * kOut + taps_ - 1),
       depth_(stride_ * stride_ * geometry.in.channels),
       lanes_((depth_ + kBlock - 1) / kBlock * kBlock),
       blocks_((geometry.out.channels + kBlock - 1) / kBlock) {
+  ending_.drop_scale();
   choose_centers(normalize);
   pack(normalize, conv);
   fill_bias(normalize, conv);
@@ -65,7 +79,7 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
 
 size_t StemLayer::map_bytes() const { return (size_t(map_h_) * size_t(map_w_) * size_t(lanes_) + 63) / 64 * 64; }
 
-size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(lanes_, blocks_); }
+size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(points_, lanes_, blocks_); }
 
 size_t StemLayer::scratch_bytes(size_t, int threads) const {
   return map_bytes() + size_t(threads) * thread_floats() * sizeof(float);
@@ -81,40 +95,41 @@ void StemLayer::choose_centers(const Node& normalize) {
   }
 }
 
-// Each phase's kernel, scaled as normalize scales, at the 36 pairs of points: [plane][block][depth][16].
+// Each phase's kernel, scaled as normalize and the epilogue scale, at the pairs of points:
+// [row][block][depth][column][16].
 void StemLayer::pack(const Node& normalize, const Node& conv) {
   const Window& w = geometry_.window;
   const int32_t channels = geometry_.in.channels;
-  weights_ = Aligned<float>(size_t(kPoints * kPoints) * size_t(blocks_) * size_t(depth_) * kBlock);
+  weights_ = Aligned<float>(size_t(points_ * points_) * size_t(blocks_) * size_t(depth_) * kBlock);
   for (int32_t o = 0; o < geometry_.out.channels; o++) {
+    const double scale = channel_of(conv.epilogue.scale, size_t(o), 1);
     for (int32_t k = 0; k < depth_; k++) {
       const int32_t c = k % channels, phase_x = k / channels % stride_, phase_y = k / channels / stride_;
-      double rows[kPoints][kPoints] = {}, half[kPoints][kPoints];  // [tap][point], [point of y][tap of x] by columns
+      double rows[kMostPoints][kMostPoints] = {}, column[kMostPoints];  // [tap of y][point of x], [point of y]
       for (int32_t i = 0; i < taps_; i++) {
-        double g[kPoints] = {};
+        double g[kMostPoints] = {};
         for (int32_t j = 0; j < taps_; j++) {
           const int32_t y = i * stride_ + phase_y, x = j * stride_ + phase_x;
           if (y >= w.kernel_h || x >= w.kernel_w) continue;
           g[j] = weight(conv, size_t(((o * w.kernel_h + y) * w.kernel_w + x) * channels + c)) *
-                 double(normalize.scale[size_t(c)]);
+                 double(normalize.scale[size_t(c)]) * scale;
         }
         at_points(g, taps_, rows[i]);
       }
-      for (int p = 0; p < kPoints; p++) {
-        double g[kPoints] = {};
+      for (int32_t p = 0; p < points_; p++) {
+        double g[kMostPoints] = {};
         for (int32_t i = 0; i < taps_; i++) g[i] = rows[i][p];
-        at_points(g, taps_, half[p]);
-      }
-      for (int plane = 0; plane < kPoints * kPoints; plane++) {
-        const size_t at =
-            ((size_t(plane) * size_t(blocks_) + size_t(o / kBlock)) * size_t(depth_) + size_t(k)) * kBlock;
-        weights_[at + size_t(o % kBlock)] = float(half[plane % kPoints][plane / kPoints]);
+        at_points(g, taps_, column);
+        for (int32_t row = 0; row < points_; row++) {
+          const size_t at = (size_t(row) * size_t(blocks_) + size_t(o / kBlock)) * size_t(depth_) + size_t(k);
+          weights_[(at * size_t(points_) + size_t(p)) * kBlock + size_t(o % kBlock)] = float(column[row]);
+        }
       }
     }
   }
 }
 
-// Σ w·(u·scale + offset) = Σ w·scale·(u - center) + Σ real taps w·(center·scale + offset).
+// Σ w·(u·scale + offset) = Σ w·scale·(u - center) + Σ real taps w·(center·scale + offset); then the epilogue's.
 void StemLayer::fill_bias(const Node& normalize, const Node& conv) {
   const Geometry::Classes classes = geometry_.classes();
   const size_t taps = geometry_.taps().size(), channels = size_t(geometry_.in.channels),
@@ -129,7 +144,7 @@ void StemLayer::fill_bias(const Node& normalize, const Node& conv) {
           sum += weight(conv, (o * taps + t) * channels + c) * shift;
         }
       }
-      bias_[k * pitch + o] = float(sum);
+      bias_[k * pitch + o] = float(sum * channel_of(conv.epilogue.scale, o, 1) + channel_of(conv.epilogue.bias, o, 0));
     }
   }
   for (const int32_t k : classes.of_pixel) rows_.push_back(k * int32_t(pitch));
@@ -193,7 +208,7 @@ void StemLayer::convolve(const uint8_t* map, size_t begin, size_t end, int32_t f
   conv.weights = weights_.data();
   conv.bias = bias_.data();
   conv.row = rows_.data();
-  conv.outputs = outputs_;
+  conv.points = points_;
   conv.out_h = geometry_.out.height;
   conv.out_w = geometry_.out.width;
   conv.first_row = first_row;
@@ -210,14 +225,14 @@ void StemLayer::run(const Call& call, Pool& pool) const {
   ending_.clear_tails(call);
   uint8_t* map = static_cast<uint8_t*>(call.scratch);
   float* scratch = reinterpret_cast<float*>(map + map_bytes());
-  const size_t tiles = size_t(tiles_h_) * size_t(tiles_w_), strips = (tiles + kStemTiles - 1) / kStemTiles;
+  const size_t tiles = size_t(tiles_h_) * size_t(tiles_w_), strips = (tiles + StemConv::kStrip - 1) / StemConv::kStrip;
   const size_t parts = pool.size() == 1 ? 1 : std::min(strips, size_t(pool.size()) * 8);
   for (size_t image = 0; image < call.images; image++) {
     prepare(static_cast<const uint8_t*>(call.input) + image * geometry_.in.elements(), map, pool);
     const Finish finish = ending_.bind(call, image);
     pool.each_on(parts, [&](size_t part, int thread) {
-      const size_t begin = strips * part / parts * kStemTiles,
-                   end = std::min(tiles, strips * (part + 1) / parts * kStemTiles);
+      const size_t begin = strips * part / parts * StemConv::kStrip,
+                   end = std::min(tiles, strips * (part + 1) / parts * StemConv::kStrip);
       convolve(map, begin, end, 0, finish, scratch + size_t(thread) * thread_floats());
     });
   }

@@ -25,8 +25,8 @@ class StemLayer final : public Layer {
   // The parts of run(), for a layer that goes on with the rows while they are in the cache.
   const Geometry& geometry() const { return geometry_; }
   const EndingPlan& ending() const { return ending_; }
-  bool plain() const { return plain_; }             // floats out, and no residual
-  int32_t tile_height() const { return outputs_; }  // rows that come together
+  bool plain() const { return plain_; }      // floats out, and no residual
+  int32_t tile_height() const { return 4; }  // rows that come together
   size_t map_bytes() const;
   size_t thread_floats() const;  // scratch of each thread
   void prepare(const uint8_t* image, uint8_t* map, Pool& pool) const;
@@ -45,7 +45,7 @@ class StemLayer final : public Layer {
   Geometry geometry_;
   EndingPlan ending_;
   bool plain_;
-  int32_t stride_, taps_, outputs_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
+  int32_t stride_, taps_, points_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
   std::vector<int32_t> rows_;
   Aligned<float> weights_, bias_, center_;
 };
