@@ -1,4 +1,7 @@
-"""Train, export, verify and measure in one go; a stage that was done is skipped, one that failed says how to resume."""
+"""Train, export, verify, measure and report in one go.
+
+A stage that was done is skipped; one that failed says how to resume.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import Any
 
 from bitedge.cli.errors import CommandError
 from bitedge.cli.output import emit, note, table, write_atomically
-from bitedge.cli.stages import STAGES, Plan, Stage, StageFailed
+from bitedge.cli.stages import STAGES, Plan, Stage, StageFailed, data_words
 
 NAMES = tuple(stage.name for stage in STAGES)
 
@@ -101,7 +104,7 @@ def _keep(path: Path, record: dict[str, Any], name: str, status: str, begun: flo
 
 def _words(plan: Plan) -> str:
     words = [f"--recipe {plan.recipe}", f"--out {plan.out}"]
-    words += [f"--data {plan.data}"] if plan.data else []
+    words += data_words(plan)
     words += [f"--set {pair}" for pair in plan.overrides]
     words += [f"--formats {','.join(plan.formats)}"] if plan.formats else []
     return " ".join(words)
@@ -133,6 +136,8 @@ def _headline(name: str, result: Mapping[str, Any]) -> str:
         return ", ".join(f"{file} {size / 1024:.0f} kB" for file, size in result["files"].items())
     if name == "verify":
         return str(result["summary"])
+    if name == "report":
+        return str(result["file"])
     rows = [row for row in result["rows"] if row["ms"]]
     return ", ".join(f"{row['engine']} {row['ms']['p50']:.3f} ms" for row in rows)
 

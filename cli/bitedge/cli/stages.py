@@ -44,6 +44,17 @@ class StageFailed(Exception):
     """A stage ran and its check did not hold."""
 
 
+def data_words(plan: Plan) -> list[str]:
+    """The data set, as options of a command."""
+    return [f"--data {plan.data}"] if plan.data else []
+
+
+def train_words(plan: Plan) -> list[str]:
+    """The training as a command."""
+    changes = [f"--set {pair}" for pair in plan.overrides]
+    return ["bitedge train", f"--recipe {plan.recipe}", *data_words(plan), *changes, f"--out {plan.run}"]
+
+
 def train(plan: Plan) -> dict[str, Any]:
     """Train, or continue an interrupted training."""
     from bitedge.train import fit
@@ -90,9 +101,34 @@ def bench(plan: Plan) -> dict[str, Any]:
     return document
 
 
+def report(plan: Plan) -> dict[str, Any]:
+    """Write the page about everything."""
+    import json
+
+    from bitedge.cli.report import write_report
+    from bitedge.cli.report.examples import classify_examples
+
+    kept = plan.out / "pipeline.json"
+    stages = json.loads(kept.read_text(encoding="utf-8"))["stages"] if kept.exists() else {}
+    missing = [stage.name for stage in STAGES[:-1] if stages.get(stage.name, {}).get("status") != "done"]
+    if missing:
+        raise StageFailed(f"nothing to report before {missing[0]} is done: run the pipeline with --from {missing[0]}")
+    packed = plan.export / "model.gguf"
+    write_report(
+        plan.out / "report.html",
+        run=plan.run,
+        export=plan.export,
+        stages=stages,
+        commands=[stage.command(plan) for stage in STAGES[:-1]],
+        examples=classify_examples(plan.run, packed, plan.data) if packed.exists() else (),
+    )
+    return {"file": str(plan.out / "report.html")}
+
+
 STAGES = (
-    Stage("train", "train", lambda p: f"bitedge train --recipe {p.recipe} --out {p.run}", train),
+    Stage("train", "train", lambda p: " ".join(train_words(p)), train),
     Stage("export", "export", lambda p: f"bitedge export {p.run} --out {p.export}", export),
-    Stage("verify", "verify", lambda p: f"bitedge verify {p.export}", verify),
+    Stage("verify", "verify", lambda p: " ".join(["bitedge verify", str(p.export), *data_words(p)]), verify),
     Stage("bench", "measure", lambda p: f"bitedge bench {p.export}", bench),
+    Stage("report", "report", lambda p: f"writing {p.out / 'report.html'}", report),
 )

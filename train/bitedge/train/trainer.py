@@ -22,6 +22,10 @@ from bitedge.train.run import Run, load_run
 from bitedge.train.session import Session
 
 
+WORDS = ("title", "expected", "cost")
+"""What a recipe tells its reader; the training does not depend on it."""
+
+
 def fit(
     recipe: str | Path | Recipe,
     *,
@@ -91,6 +95,8 @@ def prepare_folder(folder: Path, recipe: Recipe, resume: bool, report: Progress)
 def check_same(old: Recipe, new: Recipe, folder: Path, report: Progress) -> None:
     """Refuse to resume with another method; how it is executed may change, and is said."""
     for key, (before, now) in differences(plain(old), plain(new)).items():
+        if key in WORDS:
+            continue
         if not key.startswith("execution.") and key != "data.workers":
             raise TrainError(
                 f"{folder} was started with {key} = {before}, not {now}: a run cannot change its recipe half-way; "
