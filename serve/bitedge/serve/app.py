@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 
 from bitedge.serve import classify, inference, openapi, operations
 from bitedge.serve.access import closed_scopes
-from bitedge.serve.classify import json_response
+from bitedge.serve.answers import json_response
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
 from bitedge.serve.gate import Gate, error_headers, internal_message

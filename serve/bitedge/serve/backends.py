@@ -48,6 +48,10 @@ class ServedModel:
     probabilities: bool = False  # the network ends in a softmax of its own
     loaded: float = field(default_factory=time.time)
     retired: bool = False
+    label_texts: tuple[str, ...] = field(init=False)  # the labels as JSON
+
+    def __post_init__(self) -> None:
+        self.label_texts = tuple(map(json.dumps, self.labels))
 
     def scores(self, outputs: NDArray[np.float32]) -> NDArray[np.float32]:
         """Probabilities of every class, for `[images, classes]` outputs."""

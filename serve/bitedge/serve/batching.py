@@ -116,14 +116,16 @@ class Batcher:
 
     def check_room(self, count: int = 1, budget: float | None = None) -> None:
         """Refuse work that does not fit, or that could not be begun in time at the present rate."""
-        wait = self.rate.seconds_for(self.pending)
         if self.pending + count > self.capacity:
             raise ShedError(
                 f"the queue is full ({self.pending} of {self.capacity} images); come back later",
                 reason="queue_full",
-                retry_after=wait,
+                retry_after=self.rate.seconds_for(self.pending),
             )
-        if budget is not None and wait > budget:
+        if budget is None:
+            return
+        wait = self.rate.seconds_for(self.pending)
+        if wait > budget:
             raise ShedError(
                 f"{self.pending} images wait, about {wait:.2f} s, and the deadline is {budget:.2f} s; come back later",
                 reason="deadline_unreachable",
@@ -269,7 +271,7 @@ def rank(model: ServedModel, outputs: NDArray[np.float32], top_k: int) -> list[l
         return []
     scores = model.scores(outputs)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-    values = np.take_along_axis(scores, order, axis=1)
+    values = scores[np.arange(len(scores))[:, None], order]
     return [list(zip(*pair, strict=True)) for pair in zip(order.tolist(), values.tolist(), strict=True)]
 
 

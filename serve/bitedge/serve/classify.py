@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import io
-import json
-import time
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from PIL import Image
 
+from bitedge.serve.answers import JsonAnswer, batch_item, classification, json_response
 from bitedge.serve.backends import ServedModel
-from bitedge.serve.batching import Answer
 from bitedge.serve.errors import ServeError, ShedError
 from bitedge.serve.forms import read_images
 from bitedge.serve.gate import Direct, Passage
@@ -60,14 +58,7 @@ def routes(service: Service) -> tuple[APIRouter, Direct]:
         (answer,) = await service.run(request, [service.job(served, data, passage.started, budget, top_k)], budget)
         if isinstance(answer, ServeError):
             raise answer
-        timing = timing_of(answer, passage)
-        body = {
-            "model": served.name,
-            "version": served.version,
-            "predictions": predictions(served, answer),
-            "timing": timing,
-        }
-        return json_response(body, {"server-timing": server_timing(timing)})
+        return classification(served, answer, passage.started)
 
     @router.post(
         "/v1/classify/batch",
@@ -95,8 +86,9 @@ def routes(service: Service) -> tuple[APIRouter, Direct]:
         shed = [error for error in failed if isinstance(error, ShedError)]
         if shed or len(failed) == len(answers):
             raise (shed or failed)[0]
-        results = [batch_item(served, answer, passage) for answer in answers]
-        return json_response({"model": served.name, "version": served.version, "results": results})
+        results = ", ".join([batch_item(served, answer, passage.started) for answer in answers])
+        text = f'{{"model": "{served.name}", "version": "{served.version}", "results": [{results}]}}'
+        return JsonAnswer(text.encode())
 
     @router.post(
         "/v1/preview",
@@ -138,13 +130,6 @@ def routes(service: Service) -> tuple[APIRouter, Direct]:
     return router, {"/v1/classify": classify, "/v1/classify/batch": classify_batch}
 
 
-def json_response(body: Any, headers: dict[str, str] | None = None) -> Response:
-    """Answer with JSON that no cache keeps."""
-    return Response(
-        json.dumps(body), media_type="application/json", headers={"cache-control": "no-store", **(headers or {})}
-    )
-
-
 def header_timeout(request: Request) -> float | None:
     """The deadline in `X-Timeout-Ms`, for clients that cannot change the address."""
     passage: Passage = request.scope["bitedge"]
@@ -159,37 +144,6 @@ def header_timeout(request: Request) -> float | None:
     if not 1 <= value <= 600_000:
         raise ServeError(f"X-Timeout-Ms: expected milliseconds from 1 to 600000, got {text[:40]!r}")
     return value
-
-
-def predictions(served: ServedModel, answer: Answer) -> list[dict[str, Any]]:
-    """The best classes of one image, best first."""
-    return [{"label": served.labels[i], "score": round(score, 6), "index": i} for i, score in answer.best]
-
-
-def timing_of(answer: Answer, passage: Passage) -> dict[str, Any]:
-    """Milliseconds of every part."""
-    return {
-        "decode_ms": round(answer.decode * 1e3, 3),
-        "queue_ms": round(answer.queue * 1e3, 3),
-        "inference_ms": round(answer.inference * 1e3, 3),
-        "total_ms": round((time.perf_counter() - passage.started) * 1e3, 3),
-        "batch_size": answer.batch_size,
-    }
-
-
-def server_timing(timing: dict[str, Any]) -> str:
-    """The same as a Server-Timing header, which browsers show in their network panel."""
-    return (
-        f"decode;dur={timing['decode_ms']}, queue;dur={timing['queue_ms']}, inference;dur={timing['inference_ms']}, "
-        f'total;dur={timing["total_ms"]}, batch;desc="{timing["batch_size"]}"'
-    )
-
-
-def batch_item(served: ServedModel, answer: Answer | ServeError, passage: Passage) -> dict[str, Any]:
-    """One image's part of a batch answer."""
-    if isinstance(answer, ServeError):
-        return {"error": str(answer)}
-    return {"predictions": predictions(served, answer), "timing": timing_of(answer, passage)}
 
 
 def render_preview(data: bytes, served: ServedModel, limits: ImageLimits) -> bytes:

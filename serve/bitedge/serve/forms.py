@@ -21,7 +21,6 @@ RAW_TYPES = frozenset(
     ("", *MEDIA_TYPES, "image/*", "image/jpg", "application/octet-stream", "application/x-www-form-urlencoded")
 )
 
-
 PART_NAMES = frozenset((b"image", b"images", b"image[]", b"file", b"files", b"files[]"))
 MAX_PARTS = 4096
 
@@ -73,9 +72,11 @@ class PartCollector:
 def media_type(request: Request) -> str:
     """The content type without its parameters."""
     headers: Mapping[bytes, bytes] = request.scope["bitedge"].headers
-    encoding = headers.get(b"content-encoding", b"identity").decode("latin-1")
-    if encoding.lower() != "identity":
-        raise MediaTypeError(f"content-encoding {encoding} is not accepted; images are compressed already")
+    encoding = headers.get(b"content-encoding")
+    if encoding is not None and encoding.lower() != b"identity":
+        raise MediaTypeError(
+            f"content-encoding {encoding.decode('latin-1')} is not accepted; images are compressed already"
+        )
     return headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
 
 

@@ -81,8 +81,8 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = headers.get(b"x-request-id", b"")
-        request_id = given.decode() if REQUEST_ID.fullmatch(given) else self._new_id()
+        given = headers.get(b"x-request-id")
+        request_id = given.decode() if given and REQUEST_ID.fullmatch(given) else self._new_id()
         passage = scope["bitedge"] = Passage(request_id, time.perf_counter(), headers)
         extra = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS]
 

@@ -10,9 +10,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Request, Response
 
 from bitedge.serve import openapi, schemas
+from bitedge.serve.answers import json_response
 from bitedge.serve.backends import ServedModel
 from bitedge.serve.batching import Job
-from bitedge.serve.classify import NAME, VERSION, json_response
+from bitedge.serve.classify import NAME, VERSION
 from bitedge.serve.errors import ServeError
 from bitedge.serve.gate import Passage
 from bitedge.serve.operations import is_ready

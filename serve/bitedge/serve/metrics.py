@@ -10,6 +10,7 @@ import os
 import time
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import cache
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -28,7 +29,6 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._requests: dict[tuple[str, int], tuple[Counter, Histogram]] = {}
         of: dict[str, Any] = {"registry": self.registry}
         model = ("model", "version")
         self.requests = Counter("bitedge_requests", "Requests answered.", ("route", "status"), **of)
@@ -60,29 +60,41 @@ class Metrics:
             "bitedge_model_changes", "Versions loaded, replaced, refused, removed.", ("kind", "model"), **of
         )
 
+        # Finding a metric by its labels costs as much as counting, so what was found once is kept.
+        self._of_request = cache(self._find_of_request)
+        self._of_model = cache(self._find_of_model)
+        self._of_size = cache(self._find_of_size)
+
+    def _find_of_request(self, route: str, status: int) -> tuple[Counter, Histogram]:
+        return self.requests.labels(route, str(status)), self.request_seconds.labels(route)
+
+    def _find_of_model(self, *of: str) -> tuple[Histogram, Histogram, Counter, Gauge, Histogram, Histogram]:
+        found = self.inference.labels(*of), self.batch.labels(*of), self.images.labels(*of), self.last.labels(*of)
+        return *found, self.decode.labels(*of), self.queue.labels(*of)
+
+    def _find_of_size(self, *of: str) -> tuple[Counter, Counter]:
+        return self.batches.labels(*of), self.batch_seconds.labels(*of)
+
     def observe_request(self, route: str, status: int, seconds: float) -> None:
         """Count one answer."""
-        children = self._requests.get((route, status))
-        if children is None:  # looking a child up by its labels costs as much as counting
-            children = (self.requests.labels(route, str(status)), self.request_seconds.labels(route))
-            self._requests[route, status] = children
-        children[0].inc()
-        children[1].observe(seconds)
+        count, duration = self._of_request(route, status)
+        count.inc()
+        duration.observe(seconds)
 
     def observe_batch(self, report: BatchReport) -> None:
         """Count one run of the core."""
-        labels = (report.model.name, report.model.version)
+        model, images, seconds = report.model, report.images, report.inference
         if report.failed:
-            self.failures.labels(*labels).inc(report.images)
+            self.failures.labels(model.name, model.version).inc(images)
             return
-        size = str(report.images)
-        self.inference.labels(*labels).observe(report.inference)
-        self.batch.labels(*labels).observe(report.images)
-        self.batches.labels(*labels, size).inc()
-        self.batch_seconds.labels(*labels, size).inc(report.inference)
-        self.images.labels(*labels).inc(report.images)
-        self.last.labels(*labels).set(time.time())
-        decode, queue = self.decode.labels(*labels), self.queue.labels(*labels)
+        inference, batch, count, last, decode, queue = self._of_model(model.name, model.version)
+        batches, batch_seconds = self._of_size(model.name, model.version, str(images))
+        inference.observe(seconds)
+        batch.observe(images)
+        batches.inc()
+        batch_seconds.inc(seconds)
+        count.inc(images)
+        last.set(time.time())
         for job in report.jobs:
             decode.observe(job.decode)
             queue.observe(max(0.0, job.started - job.created - job.decode))

@@ -6,7 +6,7 @@ from importlib import resources
 
 from fastapi import APIRouter, Response
 
-from bitedge.serve.classify import json_response
+from bitedge.serve.answers import json_response
 from bitedge.serve.errors import ForbiddenError, UnknownModelError
 from bitedge.serve.metrics import CONTENT_TYPE
 from bitedge.serve.openapi import errors

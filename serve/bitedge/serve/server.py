@@ -20,6 +20,7 @@ from bitedge.serve.auth import load_keys
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
 from bitedge.serve.logs import logging_config
+from bitedge.serve.protocol import WholeAnswers
 from bitedge.serve.service import Service
 from bitedge.serve.store import ModelStore
 
@@ -124,7 +125,7 @@ def run_worker(config: ServeConfig, sock: socket.socket, store: ModelStore | Non
     app = create_app(config, store)
     settings = uvicorn.Config(
         app,
-        http="httptools",
+        http=WholeAnswers,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
         ws="none",
         lifespan="on",
