@@ -20,6 +20,13 @@ def test_a_worker_reads_what_the_supervisor_wrote() -> None:
     assert ServeConfig.from_json(config.to_json()) == config
 
 
+def test_several_models_go_to_the_workers_too() -> None:
+    config = ServeConfig(models=(Path("a.gguf"), Path("b")))
+    assert ServeConfig.from_json(config.to_json()) == config
+    with pytest.raises(ServeError, match="expected models to serve, got none"):
+        ServeConfig(models=())
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

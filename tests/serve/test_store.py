@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bitedge.serve.errors import ServeError, UnknownModelError
-from bitedge.serve.repository import scan
+from bitedge.serve.repository import scan, scan_all
 from bitedge.serve.store import Event, ModelStore
 
 Pair = tuple[Path, Path]
@@ -185,6 +185,33 @@ def test_a_single_model_is_found_where_it_lies(tmp_path: Path, networks: Pair, l
     name = "other" if layout == "other.gguf" else "digits"
     assert [(c.name, c.version, c.path) for c in scan(tmp_path / "digits")] == [(name, "1", path)]
     assert scan(path)[0].name == name
+
+
+def test_single_files_are_served_side_by_side(tmp_path: Path, networks: Pair, repository: Path) -> None:
+    files = tmp_path / "cats.gguf", tmp_path / "dogs.gguf"
+    for file, network in zip(files, networks, strict=True):
+        shutil.copy(network, file)
+    store = ModelStore((*files, repository))
+    store.refresh()
+    assert {(entry.candidate.name, entry.candidate.version) for entry in store.entries()} == {
+        ("cats", "1"),
+        ("dogs", "1"),
+        ("first", "1"),
+        ("first", "2"),
+        ("second", "1"),
+    }
+    assert store.get("cats").sha256 != store.get("dogs").sha256
+    replace_file(files[0], networks[1].read_bytes())
+    assert kinds(store.refresh()) == [("replaced", "cats", "1")]
+    assert store.get("cats").sha256 == store.get("dogs").sha256
+
+
+def test_two_files_of_one_name_are_refused(tmp_path: Path, networks: Pair, repository: Path) -> None:
+    shutil.copy(networks[0], tmp_path / "second.gguf")
+    with pytest.raises(ServeError, match="are both called second; rename one"):
+        scan_all((repository, tmp_path / "second.gguf"))
+    with pytest.raises(ServeError, match="expected one model to name, got 2"):
+        scan_all((repository, tmp_path / "second.gguf"), "x")
 
 
 def test_what_is_no_model_is_passed_over(repository: Path) -> None:

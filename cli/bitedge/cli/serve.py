@@ -1,8 +1,8 @@
 """Serve models over HTTP: POST an image to /v1/classify, or open the page at /.
 
 DIR is a folder with one sub-folder per model (and in it one per version, 1, 2, ...), or a training run, an export
-folder or a single model file. New versions are picked up while it runs. It binds to this machine only, unless --host
-says otherwise.
+folder, a single model file, or several of these. New versions are picked up while it runs. It binds to this machine
+only, unless --host says otherwise.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     from bitedge.serve.config import ServeConfig
 
     defaults = {field.name: field.default for field in dataclasses.fields(ServeConfig)}
-    parser.add_argument("models", type=Path, nargs="?", metavar="DIR", help="models to serve")
+    parser.add_argument("models", type=Path, nargs="*", metavar="DIR", help="models to serve")
     parser.add_argument("--host", default=defaults["host"], help="address to bind (default: %(default)s)")
     for name, kind, text in NUMBERS:
         option, default = f"--{name.replace('_', '-')}", defaults[name]
@@ -73,7 +73,7 @@ def config_of(args: argparse.Namespace) -> Any:
     from bitedge.serve.config import ServeConfig
 
     names = {field.name for field in dataclasses.fields(ServeConfig)} & vars(args).keys()
-    return ServeConfig(**{name: getattr(args, name) for name in names})
+    return ServeConfig(**{name: getattr(args, name) for name in names - {"models"}}, models=tuple(args.models))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
         secret, line = new_key(args.new_key)
         emit(args, {"key": secret, "line": line}, f"key (keep it secret): {secret}\nline for --keys-file: {line}")
         return 0
-    if args.models is None:
+    if not args.models:
         raise CommandError("expected the models to serve: bitedge serve DIR")
     from bitedge.serve.server import serve
 

@@ -41,12 +41,12 @@ RANGES: dict[str, tuple[float, float]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class ServeConfig:
-    """How to serve a folder of models.
+    """How to serve models: a folder with one sub-folder for each, a single file, or several of either.
 
     Limits on the queue, the rate and the threads hold for each worker process.
     """
 
-    models: Path
+    models: Path | tuple[Path, ...]
     host: str = "127.0.0.1"
     port: int = 8080
     workers: int = 1
@@ -87,6 +87,8 @@ class ServeConfig:
             value = getattr(self, name)
             if not low <= value <= high:
                 raise ServeError(f"{name.replace('_', '-')}: expected a number from {low:g} to {high:g}, got {value}")
+        if not self.models:
+            raise ServeError("expected models to serve, got none; give a folder of models, or model files")
         for name in ("metrics", "admin"):
             if getattr(self, name) not in get_args(Access):
                 raise ServeError(f"{name}: expected one of {', '.join(get_args(Access))}, got {getattr(self, name)}")
@@ -113,13 +115,14 @@ class ServeConfig:
 
     def to_json(self) -> str:
         """Write the configuration for a worker process; it holds no secret."""
-        fields = dataclasses.asdict(self)
-        return json.dumps({key: str(value) if isinstance(value, Path) else value for key, value in fields.items()})
+        return json.dumps(dataclasses.asdict(self), default=str)
 
     @staticmethod
     def from_json(text: str) -> ServeConfig:
         """Read what `to_json` wrote."""
         fields: dict[str, Any] = json.loads(text)
-        for key in ("models", "keys_file", "run_folder"):
+        models = fields["models"]
+        fields["models"] = Path(models) if isinstance(models, str) else tuple(map(Path, models))
+        for key in ("keys_file", "run_folder"):
             fields[key] = None if fields[key] is None else Path(fields[key])
         return ServeConfig(**fields)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,6 +41,18 @@ def scan(root: Path, name: str | None = None) -> list[Candidate]:
     if single is not None:
         return [Candidate(name or name_of(single), "1", single)]
     return [candidate for folder in sorted(root.iterdir()) for candidate in versions(folder)]
+
+
+def scan_all(roots: Sequence[Path], name: str | None = None) -> list[Candidate]:
+    """List the versions below several roots, each as `scan` takes it; no two may have one name and version."""
+    if name is not None and len(roots) > 1:
+        raise ServeError(f"model-name {name}: expected one model to name, got {len(roots)}; rename the files instead")
+    found: dict[tuple[str, str], Candidate] = {}
+    for candidate in (candidate for root in roots for candidate in scan(root, name)):
+        other = found.setdefault((candidate.name, candidate.version), candidate)
+        if other is not candidate:
+            raise ServeError(f"{other.path} and {candidate.path} are both called {candidate.name}; rename one")
+    return list(found.values())
 
 
 def versions(folder: Path) -> list[Candidate]:

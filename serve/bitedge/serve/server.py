@@ -107,15 +107,12 @@ def check_models(config: ServeConfig) -> ModelStore:
     """Load the models once; refuse to start when none can be served, unless that is allowed."""
     store = config.store()
     store.refresh()
+    where = ", ".join(map(str, store.sources))
     if config.default_model is not None and config.default_model not in store.table and not config.allow_empty:
-        raise ServeError(
-            f"there is no model {config.default_model} in {config.models}; it has {', '.join(store.table)}"
-        )
+        raise ServeError(f"there is no model {config.default_model} in {where}; it has {', '.join(store.table)}")
     if not store.ready and not config.allow_empty:
         reasons = [f"{entry.candidate.path}: {entry.reason}" for entry in store.entries()]
-        raise ServeError(
-            reasons[0] if reasons else f"{config.models}: holds no model; bitedge export writes model.gguf"
-        )
+        raise ServeError(reasons[0] if reasons else f"{where}: holds no model; bitedge export writes model.gguf")
     return store
 
 

@@ -15,7 +15,7 @@ from typing import Literal
 
 from bitedge.serve.backends import ServedModel, load_model
 from bitedge.serve.errors import ServeError, UnknownModelError
-from bitedge.serve.repository import Candidate, scan
+from bitedge.serve.repository import Candidate, scan_all
 
 MISSES_BEFORE_REMOVAL = 2  # a folder that is being replaced may be gone for a moment
 
@@ -53,7 +53,7 @@ Table = Mapping[str, Mapping[str, Entry]]
 class ModelStore:
     """The table of models, read by the event loop and written by one refresh at a time."""
 
-    root: Path
+    roots: Path | tuple[Path, ...]
     kernels: str | None = None
     default: str | None = None
     name: str | None = None  # of a single model, see `scan`
@@ -63,10 +63,15 @@ class ModelStore:
     _newest: Mapping[str, ServedModel] = field(default_factory=dict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    @property
+    def sources(self) -> tuple[Path, ...]:
+        """The folders and files to look at."""
+        return (self.roots,) if isinstance(self.roots, Path) else self.roots
+
     def refresh(self, *, force: str | None = None) -> list[Event]:
         """Look at the folder, load what is new or changed, drop what is gone; `force` retries a refused model."""
         with self._lock:
-            found = {(c.name, c.version): c for c in scan(self.root, self.name) if c.name not in self.unloaded}
+            found = {(c.name, c.version): c for c in scan_all(self.sources, self.name) if c.name not in self.unloaded}
             events: list[Event] = []
             for key, candidate in found.items():
                 self._refresh_one(key, candidate, force == candidate.name, events)
@@ -131,7 +136,7 @@ class ModelStore:
         entries = self.table.get(name)
         if entries is None:
             self.unloaded = before
-            raise UnknownModelError(f"there is no model {name} in {self.root}")
+            raise UnknownModelError(f"there is no model {name} in {', '.join(map(str, self.sources))}")
         refused = [entry for entry in entries.values() if entry.reason]
         if refused:
             raise ServeError(f"model {name} version {refused[0].candidate.version} is refused: {refused[0].reason}")
