@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from filelock import FileLock
 from starlette.testclient import TestClient
@@ -14,6 +15,7 @@ from tests.serve.pictures import pixels, png
 
 from bitedge.serve.backends import load_model
 from bitedge.serve.errors import ModelFaultError
+from bitedge.serve.golden import golden_image
 
 ARTIFACTS = {"core": "model.gguf", "float": "model.onnx", "integer": "model.int8.onnx"}
 
@@ -60,8 +62,6 @@ def test_all_are_served_side_by_side(artifacts: Path, tmp_path: Path, make_clien
 def test_a_bad_file_is_refused(artifacts: Path, tmp_path: Path, damage: str) -> None:
     data = (artifacts / "model.onnx").read_bytes()
     if damage == "foreign":
-        import onnx
-
         model = onnx.load_from_string(data)
         del model.metadata_props[:]
         data = model.SerializeToString()
@@ -69,6 +69,68 @@ def test_a_bad_file_is_refused(artifacts: Path, tmp_path: Path, damage: str) -> 
     bad.write_bytes({"cut": data[: len(data) // 2], "noise": b"\x08\x07" + bytes(200), "foreign": data}[damage])
     with pytest.raises(ModelFaultError, match="bitedge export" if damage == "foreign" else "ONNX Runtime refuses"):
         load_model(bad, name="bad", version="1")
+
+
+def changed(path: Path, target: Path, change: Callable[[onnx.ModelProto], None]) -> Path:
+    """A copy of an .onnx file with something done to it."""
+    model = onnx.load(path)
+    change(model)
+    onnx.save(model, target)
+    return target
+
+
+@pytest.mark.parametrize("file", ["model.onnx", "model.int8.onnx"])
+def test_a_network_that_no_longer_gives_its_golden_answers_is_refused(
+    artifacts: Path, tmp_path: Path, file: str
+) -> None:
+    def flip_a_weight(model: onnx.ModelProto) -> None:
+        weights = max(model.graph.initializer, key=lambda tensor: len(tensor.raw_data))
+        array = onnx.numpy_helper.to_array(weights).copy()
+        array[0] = -array[0]
+        weights.CopyFrom(onnx.numpy_helper.from_array(array, weights.name))
+
+    bad = changed(artifacts / file, tmp_path / file, flip_a_weight)
+    with pytest.raises(ModelFaultError, match=r"golden vector \d: the answer is"):
+        load_model(bad, name="bad", version="1")
+
+
+@pytest.mark.parametrize(
+    "golden", ["nonsense", "{}", '{"seed": 1, "output": [[1.0, 2.0]]}', '{"seed": 1, "output": 3}']
+)
+def test_golden_vectors_that_make_no_sense_are_refused(artifacts: Path, tmp_path: Path, golden: str) -> None:
+    def replace(model: onnx.ModelProto) -> None:
+        (row,) = [row for row in model.metadata_props if row.key == "bitedge.golden"]
+        row.value = golden
+
+    with pytest.raises(ModelFaultError, match="the golden vectors"):
+        load_model(changed(artifacts / "model.onnx", tmp_path / "model.onnx", replace), name="bad", version="1")
+
+
+def test_a_file_without_golden_vectors_must_still_answer(artifacts: Path, tmp_path: Path) -> None:
+    def strip(model: onnx.ModelProto) -> None:
+        (row,) = [row for row in model.metadata_props if row.key == "bitedge.golden"]
+        model.metadata_props.remove(row)
+
+    def spoil(model: onnx.ModelProto) -> None:
+        strip(model)
+        for tensor in model.graph.initializer:
+            if tensor.data_type == onnx.TensorProto.FLOAT:
+                array = np.full(tuple(tensor.dims), np.nan, np.float32)
+                tensor.CopyFrom(onnx.numpy_helper.from_array(array, tensor.name))
+
+    plain = load_model(changed(artifacts / "model.onnx", tmp_path / "a.onnx", strip), name="plain", version="1")
+    assert plain.output_count == 10
+    with pytest.raises(ModelFaultError, match="a trial run gave no finite 10 outputs"):
+        load_model(changed(artifacts / "model.onnx", tmp_path / "b.onnx", spoil), name="bad", version="1")
+
+
+def test_golden_images_are_those_of_the_exporter() -> None:
+    from bitedge.export.golden import golden_input
+    from bitedge.export.graph import Kind, Value
+
+    for seed in (1, 2, 2**64 - 1):
+        expected = golden_input(Value("image", Kind.UINT8, (5, 7, 3)), seed)[0]
+        np.testing.assert_array_equal(golden_image(seed, (5, 7, 3)), expected)
 
 
 def test_without_onnx_runtime_the_extra_is_named(artifacts: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -136,6 +136,7 @@ def properties(bundle: Bundle) -> dict[str, str]:
         ("labels", list(bundle.labels) or None),
         ("preprocessing", bundle.preprocessing),
         ("training", bundle.training),
+        ("golden", {"seed": bundle.golden.seed, "output": bundle.golden.output.tolist()}),
     )
     text = {f"bitedge.{key}": json.dumps(value, sort_keys=True) for key, value in documents if value is not None}
     return {"bitedge.name": bundle.name} | text

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.serve.errors import ModelFaultError
+from bitedge.serve.golden import check_golden
 from bitedge.serve.images import Preprocessing
 
 Runner = Callable[[NDArray[Any]], NDArray[np.float32]]
@@ -145,6 +146,9 @@ def load_onnx(data: bytes, name: str, version: str, kernels: str | None) -> Serv
     if not isinstance(outputs, int) or len(source.shape) != 4:
         raise ModelFaultError(f"the .onnx model maps {source.shape} to {target.shape}; expected images to [N, classes]")
     run = onnx_runner(session, source, target.name, preprocessing)
+    shape = (geometry.height, geometry.width, geometry.channels)
+    if "bitedge.golden" in metadata:
+        check_golden(metadata["bitedge.golden"], run, shape, outputs)
     return ServedModel(
         name=name,
         version=version,
@@ -154,7 +158,7 @@ def load_onnx(data: bytes, name: str, version: str, kernels: str | None) -> Serv
         labels=_checked_labels(labels, outputs),
         geometry=geometry,
         input_name=source.name,
-        input_shape=(geometry.height, geometry.width, geometry.channels),
+        input_shape=shape,
         input_type="UINT8",
         output_name=target.name,
         output_count=outputs,
