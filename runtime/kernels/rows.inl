@@ -41,24 +41,50 @@ inline void for_windows(const Pool2d& p, const Step& step) {
 inline size_t row_pitch(const Pool2d& p) { return size_t(p.dilation_h) * size_t(p.in_w) * size_t(p.lanes); }
 inline size_t column_pitch(const Pool2d& p) { return size_t(p.dilation_w) * size_t(p.lanes); }
 
+// 3x3 with stride 2, the networks' first pooling: a window shares its last column with the next one. Rows and columns
+// outside of the image are taken from inside of the window instead, which changes no maximum.
+void max_pool_by_columns(const Pool2d& p) {
+  const size_t pixel = size_t(p.lanes), down = size_t(p.in_w) * pixel;
+  for (int32_t y = p.row_begin; y < p.row_end; y++) {
+    const int32_t top = y * 2 - p.pad_top;
+    const int32_t first = top < 0 ? 0 : top, last = top + 2 < p.in_h ? top + 2 : p.in_h - 1;
+    const float* in = static_cast<const float*>(p.input) + size_t(first) * down;
+    const size_t middle = first < last ? down : 0, bottom = size_t(last - first) * down;
+    float* out = static_cast<float*>(p.output) + size_t(y) * size_t(p.out_w) * pixel;
+    for (size_t c = 0; c < pixel; c += kBlock) {
+      const auto column = [&](int32_t x) {
+        const float* at = in + size_t(x < 0 ? 0 : x < p.in_w ? x : p.in_w - 1) * pixel + c;
+        F16 best = f_greater_of(f_load(at), f_set(-__builtin_inff()));
+        best = f_greater_of(f_load(at + middle), best);
+        return f_greater_of(f_load(at + bottom), best);
+      };
+      F16 shared = column(-p.pad_left);
+      for (int32_t x = 0; x < p.out_w; x++) {
+        const F16 best = f_greater_of(column(x * 2 - p.pad_left + 1), shared);
+        shared = column(x * 2 - p.pad_left + 2);
+        f_store(out + size_t(x) * pixel + c, f_add(f_greater_of(shared, best), f_zero()));
+      }
+    }
+  }
+}
+
 void max_pool_float(const Pool2d& p) {
+  const bool columns_shared = p.kernel_h == 3 && p.kernel_w == 3 && p.stride_h == 2 && p.stride_w == 2 &&
+                              p.dilation_h == 1 && p.dilation_w == 1 && p.lanes % kBlock == 0;
+  const bool windows_touch = p.pad_left < 3 && 2 * (p.out_w - 1) - p.pad_left < p.in_w &&
+                             2 * p.row_begin - p.pad_top > -3 && 2 * (p.row_end - 1) - p.pad_top < p.in_h;
+  if (columns_shared && windows_touch) return max_pool_by_columns(p);
   const size_t down = row_pitch(p), right = column_pitch(p);
   for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
     const float* in = static_cast<const float*>(p.input) + from;
     float* out = static_cast<float*>(p.output) + to;
     F16 best = f_set(-__builtin_inff());
-    if (rows == 3 && columns == 3 && n >= kBlock) {  // the window of the networks' first pooling, without tests
-      BITEDGE_UNROLL for (size_t i = 0; i < 3; i++) {
-        BITEDGE_UNROLL for (size_t j = 0; j < 3; j++) best = f_greater_of(f_load(in + i * down + j * right), best);
-      }
-      return f_store(out, best);
-    }
     for (int32_t i = 0; i < rows; i++) {
       for (int32_t j = 0; j < columns; j++) {
         best = f_greater_of(load_up_to(in + size_t(i) * down + size_t(j) * right, n), best);
       }
     }
-    store_up_to(out, best, n);
+    store_up_to(out, f_add(best, f_zero()), n);
   });
 }
 
@@ -67,11 +93,19 @@ void avg_pool(const Pool2d& p) {
   for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
     F16 total = f_zero();
     const float* in = static_cast<const float*>(p.input) + from;
-    for (int32_t i = 0; i < rows; i++) {
-      for (int32_t j = 0; j < columns; j++) total = f_add(total, load_up_to(in + i * down + j * right, n));
+    if (rows == 2 && columns == 2 && n >= kBlock) {  // the window of the networks' shortcuts, without tests
+      BITEDGE_UNROLL for (size_t i = 0; i < 2; i++) {
+        BITEDGE_UNROLL for (size_t j = 0; j < 2; j++) total = f_add(total, f_load(in + i * down + j * right));
+      }
+    } else {
+      for (int32_t i = 0; i < rows; i++) {
+        for (int32_t j = 0; j < columns; j++) total = f_add(total, load_up_to(in + i * down + j * right, n));
+      }
     }
     const int32_t count = p.count_include_pad ? p.kernel_h * p.kernel_w : rows * columns;
-    store_up_to(static_cast<float*>(p.output) + to, f_div(total, f_set(float(count))), n);
+    const bool power_of_two = (count & (count - 1)) == 0;  // then the product is the quotient
+    const F16 mean = power_of_two ? f_mul(total, f_set(1 / float(count))) : f_div(total, f_set(float(count)));
+    store_up_to(static_cast<float*>(p.output) + to, mean, n);
   });
 }
 
@@ -177,7 +211,27 @@ void softmax(const Rows& r) {
   }
 }
 
+// Signs of whole blocks of floats, after a scale if there is one.
+template <bool kScaled>
+void signs(const float* input, size_t begin, size_t end, const Finish& f) {
+  const size_t channels = size_t(f.channels), words = words_of(f) * (64 / kBlock);
+  const float* in = input + begin * channels;
+  Bits16* out = reinterpret_cast<Bits16*>(f.bits) + begin * words;
+  for (size_t pixel = begin; pixel < end; pixel++, in += channels, out += words) {
+    for (size_t c = 0; c < channels; c += kBlock) {
+      F16 x = f_load(in + c);
+      if (kScaled) x = f_fma(x, f_load(f.scale + c), f_load(f.bias + c));
+      out[c / kBlock] = Bits16(f_less(x, f_zero()));
+    }
+  }
+}
+
 void elementwise(const void* input, bool from_bits, size_t begin, size_t end, const Finish& f) {
+  if (!from_bits && f.bits && !f.floats && f.residual_kind == Finish::kNone && f.activation == Finish::kLinear &&
+      f.channels % kBlock == 0) {
+    const float* in = static_cast<const float*>(input);
+    return f.scale ? signs<true>(in, begin, end, f) : signs<false>(in, begin, end, f);
+  }
   for (size_t pixel = begin; pixel < end; pixel++) {
     for (int c = 0; c < f.channels; c += kBlock) {
       const int n = f.channels - c < kBlock ? f.channels - c : kBlock;

@@ -198,7 +198,8 @@ void max_pool2d(const Node& node, const Operands& o, int32_t begin, int32_t end)
       if (o.first.kind == Kind::kBits) {
         put_bit(o.first, pixel, c, best < 0);
       } else {
-        static_cast<float*>(o.first.data)[pixel * size_t(o.first.shape.channels) + c] = best;
+        // A zero is +0 whichever came first, so that kernels may take the window in any order.
+        static_cast<float*>(o.first.data)[pixel * size_t(o.first.shape.channels) + c] = best + 0.0f;
       }
     }
   });

@@ -15,6 +15,9 @@
 namespace bitedge {
 namespace {
 
+// What the widest kernel takes at a time, so that parts are whole tiles for all of them.
+constexpr size_t kTileBlocks = 4, kStreamBlocks = 8;
+
 class FloatLayer final : public Layer {
  public:
   FloatLayer(const Graph& graph, const Node& node, const KernelSet& kernels, const Geometry& geometry)
@@ -96,7 +99,8 @@ class FloatLayer final : public Layer {
     conv.run = run_;
     conv.weights = weights_.data();
     conv.finish = finish;
-    const Regions regions(pool.size(), pixels, blocks_, blocks_ * depth_ * kBlock * sizeof(float));
+    const Regions regions(pool.size(), pixels, blocks_, blocks_ * depth_ * kBlock * sizeof(float),
+                          pixels == 1 ? kStreamBlocks : kTileBlocks);
     pool.each(groups_ * regions.count(), [&](size_t i) {
       FloatConv part = conv;
       const size_t group = i / regions.count();

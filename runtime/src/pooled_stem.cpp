@@ -34,9 +34,8 @@ class PooledStem final : public Layer {
     if (sign_) sign_->clear_tails(tail);
     uint8_t* map = static_cast<uint8_t*>(call.scratch);
     float* scratch = reinterpret_cast<float*>(map + stem_.map_bytes());
-    // Bands repeat the rows that their windows share, so a thread has few of them.
-    const size_t height = size_t(out_.height),
-                 bands = threads.size() == 1 ? 1 : std::min(height, size_t(threads.size()) * 2);
+    // A band repeats the row of tiles that its first window shares with the band above: one for each thread.
+    const size_t height = size_t(out_.height), bands = std::min(height, size_t(threads.size()));
     for (size_t image = 0; image < call.images; image++) {
       stem_.prepare(static_cast<const uint8_t*>(call.input) + image * stem_.geometry().in.elements(), map, threads);
       float* pooled = static_cast<float*>(call.first) + image * out_.elements();

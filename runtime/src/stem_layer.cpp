@@ -185,7 +185,7 @@ void StemLayer::fill_row(const uint8_t* from, uint8_t* to) const {
 // Row by row of the map: the bytes of stride x stride pixels side by side, padding as the center.
 void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
   const size_t row_bytes = size_t(geometry_.in.width) * size_t(geometry_.in.channels);
-  const size_t parts = pool.size() == 1 ? 1 : size_t(map_h_);
+  const size_t parts = std::min(size_t(map_h_), size_t(pool.size()));
   pool.each(parts, [&](size_t part) {
     for (size_t row = size_t(map_h_) * part / parts; row < size_t(map_h_) * (part + 1) / parts; row++) {
       for (int32_t phase = 0; phase < stride_; phase++) {

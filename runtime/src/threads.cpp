@@ -1,5 +1,7 @@
 #include "threads.h"
 
+#include <chrono>
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -7,8 +9,10 @@
 namespace bitedge {
 namespace {
 
-// How long a thread looks for work before it sleeps: about 50 µs, longer than the gap between two layers.
-constexpr int kSpins = 2000;
+// How long a thread looks for work before it sleeps: longer than the gap between two layers, and than what a caller
+// does between two images. Waking it takes tens of microseconds.
+constexpr std::chrono::microseconds kPatience(100);
+constexpr int kSpins = 64;  // between two looks at the clock
 
 void relax() {
 #if defined(__x86_64__)
@@ -16,6 +20,19 @@ void relax() {
 #elif defined(__aarch64__)
   __asm__ volatile("yield");
 #endif
+}
+
+// Waits for `done` without sleeping; false when patience ends.
+template <typename Done>
+bool spin(const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + kPatience;
+  do {
+    for (int i = 0; i < kSpins; i++) {
+      if (done()) return true;
+      relax();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return false;
 }
 
 }  // namespace
@@ -51,13 +68,8 @@ void Pool::run(size_t count, Function function, const void* task) {
     wake_.notify_all();
   }
   work(0);
-  for (int spins = 0; busy_.load(std::memory_order_acquire) > 0; spins++) {
-    if (spins < kSpins) {
-      relax();
-    } else {
-      std::this_thread::yield();
-    }
-  }
+  if (spin([this] { return busy_.load(std::memory_order_acquire) == 0; })) return;
+  while (busy_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
 }
 
 void Pool::work(int thread) {
@@ -67,8 +79,7 @@ void Pool::work(int thread) {
 void Pool::serve(int thread) {
   uint64_t seen = 0;
   while (true) {
-    for (int spins = 0; generation_.load(std::memory_order_acquire) == seen && spins < kSpins; spins++) relax();
-    if (generation_.load(std::memory_order_acquire) == seen) {
+    if (!spin([&] { return generation_.load(std::memory_order_acquire) != seen; })) {
       std::unique_lock<std::mutex> lock(mutex_);
       asleep_.fetch_add(1);
       wake_.wait(lock, [&] { return stop_ || generation_.load() != seen; });
