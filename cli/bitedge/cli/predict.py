@@ -1,4 +1,9 @@
-"""Classify images with a packed model: PNG, JPEG, WebP and BMP files (extra `image`), or .npy arrays."""
+"""Classify images with a packed model: PNG, JPEG, WebP and BMP files (extra `image`), or .npy arrays.
+
+bitedge predict photo.jpg                    with the CIFAR-10 model in the box
+bitedge predict --model digits digit.png     with another one of the box
+bitedge predict model.gguf photo.jpg         with a file of one's own
+"""
 
 from __future__ import annotations
 
@@ -10,6 +15,7 @@ import numpy as np
 
 from bitedge.cli.errors import CommandError
 from bitedge.cli.output import emit, table
+from bitedge.runtime.box import DEFAULT, find_model
 
 if TYPE_CHECKING:
     from bitedge.runtime import Model
@@ -17,12 +23,26 @@ if TYPE_CHECKING:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Take the model, the images, and how many classes to show."""
-    parser.add_argument("model", type=Path, help="a packed model, model.gguf")
     parser.add_argument(
-        "images", type=Path, nargs="+", metavar="image", help="an image file, or uint8 HWC pixels as .npy"
+        "images",
+        type=Path,
+        nargs="+",
+        metavar="[MODEL.gguf] IMAGE",
+        help="image files, or uint8 HWC pixels as .npy; a packed model may come first",
     )
+    parser.add_argument("--model", metavar="NAME|FILE", help=f"a model of the box or a file (default: {DEFAULT})")
     parser.add_argument("--top-k", type=int, default=3, metavar="K", help="how many classes to show (default: 3)")
     parser.add_argument("--threads", type=int, default=1, metavar="N", help="threads to run on (default: 1)")
+
+
+def split_arguments(images: list[Path], model: str | None) -> tuple[Path, list[Path]]:
+    """Tell the model from the images."""
+    leads = images[0].suffix == ".gguf"
+    if leads and model is not None:
+        raise CommandError(f"two models, {images[0]} and --model {model}: give one")
+    if leads and len(images) == 1:
+        raise CommandError(f"expected images after the model: bitedge predict {images[0]} IMAGE")
+    return (images[0], images[1:]) if leads else (find_model(model or DEFAULT), images)
 
 
 def load_array(path: Path, model: Model) -> np.ndarray[Any, Any]:
@@ -69,17 +89,20 @@ def run(args: argparse.Namespace) -> int:
 
     if args.top_k < 1:
         raise CommandError(f"--top-k: expected at least 1, got {args.top_k}")
-    model = Model(args.model, threads=args.threads)
+    path, images = split_arguments(args.images, args.model)
+    model = Model(path, threads=args.threads)
     labels = model.labels or tuple(map(str, range(model.output_count)))
     answers: list[dict[str, Any]] = []
-    for path in args.images:
-        scores = probabilities(model, load_pixels(path, model))
+    for image in images:
+        scores = probabilities(model, load_pixels(image, model))
         best = np.argsort(-scores, kind="stable")[: args.top_k]
-        answers.append({"image": str(path), "classes": [{"label": labels[i], "score": float(scores[i])} for i in best]})
+        answers.append(
+            {"image": str(image), "classes": [{"label": labels[i], "score": float(scores[i])} for i in best]}
+        )
     rows = [
         (answer["image"] if rank == 0 else "", entry["label"], f"{100 * entry['score']:.1f} %")
         for answer in answers
         for rank, entry in enumerate(answer["classes"])
     ]
-    emit(args, {"model": str(args.model), "predictions": answers}, table(("image", "class", "score"), rows))
+    emit(args, {"model": str(path), "predictions": answers}, table(("image", "class", "score"), rows))
     return 0

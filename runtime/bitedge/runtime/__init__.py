@@ -1,5 +1,6 @@
 """Run packed binarized networks on the C++ core. Needs numpy and nothing else."""
 
+from bitedge.runtime.box import boxed_models, find_model
 from bitedge.runtime.context import Context
 from bitedge.runtime.description import NodeInfo, ValueInfo
 from bitedge.runtime.errors import RuntimeFault
@@ -14,6 +15,8 @@ __all__ = [
     "RuntimeFault",
     "ValueInfo",
     "available_kernels",
+    "boxed_models",
     "cpu_features",
+    "find_model",
     "version",
 ]

@@ -8,6 +8,8 @@ it, so a run that was killed in between writes them again when it resumes.
 from __future__ import annotations
 
 import io
+import json
+import math
 import os
 import pickle
 import random
@@ -16,11 +18,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
+from bitedge.train.binary import is_binary
 from bitedge.train.errors import TrainError
+
+BITS = "bitedge.bits"
+"""The key of a safetensors file's metadata that holds the shapes of its packed parameters."""
 
 
 def write_bytes(path: Path, content: bytes) -> None:
@@ -41,17 +47,41 @@ def write_text(path: Path, text: str) -> None:
     write_bytes(path, text.encode())
 
 
-def save_module(path: Path, module: nn.Module) -> None:
-    """Write a module's parameters and buffers as safetensors."""
+def save_module(path: Path, module: nn.Module, *, pack: bool = False) -> None:
+    """Write a module's parameters and buffers as safetensors; with `pack`, binary parameters as one bit per weight.
+
+    A packed parameter is a list of bytes, bit 0 of each the first of its eight weights, 1 for +1; the file's metadata
+    has its shape. A file with bits is for keeping: programs other than this one would read bytes.
+    """
     state = {name: value.detach().to("cpu").contiguous() for name, value in module.state_dict().items()}
-    write_bytes(path, save(state))
+    shapes = {}
+    if pack:
+        for name, parameter in module.named_parameters():
+            if is_binary(parameter):
+                shapes[name] = list(parameter.shape)
+                bits = np.packbits(state[name].numpy().ravel() > 0, bitorder="little")
+                state[name] = torch.from_numpy(bits)
+    write_bytes(path, save(state, metadata={BITS: json.dumps(shapes)} if shapes else None))
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read the tensors of a safetensors file, those that were packed to bits as ±1 again."""
+    with safe_open(path, framework="pt") as file:
+        state: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        shapes = json.loads((file.metadata() or {}).get(BITS, "{}"))
+    for name, shape in shapes.items():
+        if state[name].numel() != -(-math.prod(shape) // 8):
+            raise ValueError(f"{name} has {state[name].numel()} bytes of bits, expected those of shape {shape}")
+        bits = np.unpackbits(state[name].numpy(), count=math.prod(shape), bitorder="little")
+        state[name] = torch.from_numpy(bits.astype(np.float32) * 2 - 1).reshape(shape)
+    return state
 
 
 def load_module(path: Path, module: nn.Module) -> None:
     """Read a module's parameters and buffers; a file of another network is refused with the names that differ."""
     try:
-        state = load_file(path)
-    except (OSError, SafetensorError) as error:
+        state = read_tensors(path)
+    except (OSError, SafetensorError, ValueError, KeyError, RuntimeError) as error:
         raise TrainError(f"cannot read the weights {path}: {error}") from error
     expected = module.state_dict()
     wrong = sorted(set(state) ^ set(expected)) or sorted(n for n in state if state[n].shape != expected[n].shape)

@@ -22,6 +22,8 @@ from bitedge.train.errors import TrainError
 from bitedge.train.recipe import Recipe, load_recipe
 
 Checkpoint = Literal["best", "last"]
+BOX = Path(__file__).parent / "box"
+"""The runs of the models in the box: recipe, log and weights, one bit for each binary one."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,18 @@ class Run:
         return self.dataset(data).arrays(split, limit=limit)
 
 
+def find_run(name: Path | str) -> Path:
+    """The folder of a run: that of a name in the box, or the path itself."""
+    boxed = BOX / name
+    return boxed if boxed.parent == BOX and not Path(name).exists() and boxed.exists() else Path(name)
+
+
 def load_run(folder: Path | str, *, checkpoint: Checkpoint = "best") -> Run:
-    """Read a run folder; the network carries the best or the last weights and is in evaluation mode."""
-    folder = Path(folder)
+    """Read a run folder, or a run of the box by its name; the network is in evaluation mode.
+
+    It carries the weights of the best epoch or of the last; runs of the box have the best only.
+    """
+    folder = find_run(folder)
     if checkpoint not in ("best", "last"):
         raise TrainError(f"checkpoint must be 'best' or 'last', got {checkpoint!r}")
     try:

@@ -21,7 +21,6 @@ from bitedge.train.records import plain
 from bitedge.train.run import Run, load_run
 from bitedge.train.session import Session
 
-
 WORDS = ("title", "expected", "cost")
 """What a recipe tells its reader; the training does not depend on it."""
 
