@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,23 +21,31 @@ from bitedge.export.tracing.capture import Captured, trace
 from bitedge.export.tracing.layers import torch_batch_norm
 from bitedge.train.layers import BinaryLayer
 
+if TYPE_CHECKING:
+    from bitedge.train.run import Run
+
 Reopened = tuple[Captured, Graph, Captured | None, NDArray[Any], NDArray[np.int64]]
 
 
 def reopen(folder: Path, data: Path | None, limit: int | None) -> Reopened:
     """Give the captured module, its lowered graph, the module with float16 weights if it has any, and the images."""
+    run, captured, lowered = relower(folder)
+    half = None
+    if _source(folder)[1]:
+        half = trace(halved_module(run.module), input_shape(run), preprocessing=run.preprocessing)
+    images, labels = run.evaluation(data, limit=limit)
+    return captured, lowered, half, images, labels
+
+
+def relower(folder: Path) -> tuple[Run, Captured, Graph]:
+    """Give the training run of an export folder, its captured module, and the lowered graph that was written."""
     from bitedge.train.run import load_run
 
     source, fp16 = _source(folder)
     run = load_run((folder / source["run"]).resolve(), checkpoint=source["checkpoint"])
     captured = trace(run.module, input_shape(run), preprocessing=run.preprocessing)
     lowered = lower(captured.graph, batch_norm=torch_batch_norm)
-    half = None
-    if fp16:
-        lowered = halve_weights(lowered)
-        half = trace(halved_module(run.module), input_shape(run), preprocessing=run.preprocessing)
-    images, labels = run.evaluation(data, limit=limit)
-    return captured, lowered, half, images, labels
+    return run, captured, halve_weights(lowered) if fp16 else lowered
 
 
 def _source(folder: Path) -> tuple[dict[str, Any], bool]:

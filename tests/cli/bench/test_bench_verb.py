@@ -16,7 +16,7 @@ import pytest
 from bitedge.cli.bench import engines, runner
 from bitedge.cli.bench.runner import Job, Settings, agrees, measure_rows, reference_answer
 from bitedge.cli.main import main
-from bitedge.runtime import available_kernels
+from bitedge.runtime import Model, available_kernels
 
 Array = np.ndarray[Any, Any]
 QUICK = ["--rounds", "1"]
@@ -72,6 +72,37 @@ def measure(digits_model: Path, engine: engines.Engine, reference: Array | None 
     if reference is None:
         reference = reference_answer(digits_model, images)
     return measure_rows([Job(engine, digits_model, 1, 1)], images, reference, Settings(rounds=1, round_seconds=0.01))[0]
+
+
+def test_each_engine_has_the_accuracy_of_its_own_answers(digits_model: Path) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (5, 32, 32, 3), dtype=np.uint8)
+    answers = reference_answer(digits_model, images)
+    labels = answers[2:].argmax(axis=1)
+    labels[0] = (labels[0] + 1) % 10  # two of three are right
+    job, settings = Job(engines.ENGINES[0], digits_model, 1, 1), Settings(rounds=1, round_seconds=0.01)
+    row = measure_rows([job], images, answers[:2], settings, labels=labels)[0]
+    assert row["agrees"] is True
+    assert row["top1"] == pytest.approx(2 / 3)
+
+
+def test_the_images_are_those_of_the_golden_vectors(digits_model: Path) -> None:
+    from bitedge.cli.bench.measure import steady_images
+    from bitedge.export.golden import make_golden
+    from bitedge.export.rerun import relower
+
+    model = Model(digits_model)
+    golden = make_golden(relower(digits_model.parent)[2])
+    np.testing.assert_allclose(model.run(steady_images(model)), golden.output, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.slow
+def test_tensorflow_lite_runs_the_same_network_in_floats(digits_model: Path, tmp_path: Path) -> None:
+    words = ["bench", str(digits_model.parent), "--engines", "bitedge,tflite xnnpack", *QUICK]
+    assert main([*words, "--json", str(tmp_path / "r.json")]) == 0
+    rows = json.loads((tmp_path / "r.json").read_text())["rows"]
+    assert [(row["engine"], row["status"]) for row in rows] == [("bitedge", "ok"), ("tflite xnnpack", "ok")]
+    assert rows[1]["bytes"] > 10 * rows[0]["bytes"]
+    assert not (digits_model.parent / "model.float.tflite").exists()
 
 
 def test_a_wrong_answer_is_marked(digits_model: Path) -> None:

@@ -12,17 +12,17 @@ from typing import Any
 
 import numpy as np
 
-from bitedge.cli.bench import numbers, publish
+from bitedge.cli.bench import native, numbers, publish
 from bitedge.cli.bench.engines import ENGINES, Engine
 from bitedge.cli.bench.gates import Gates, parse_speedup
+from bitedge.cli.bench.host import describe
 from bitedge.cli.bench.runner import Job, Settings, as_json, measure_rows, reference_answer
 from bitedge.cli.errors import CommandError
 from bitedge.cli.main import nearest
 from bitedge.cli.output import note
-from bitedge.runtime.benchmark import host
 
-CHECK_IMAGES = 4  # enough to catch a wrong kernel or layout; `bitedge verify` is the thorough check
-EXACT, FLOAT = 1e-3, 5e-2  # tolerances: integer networks, and networks whose float layers may tip a sign
+TOP1_IMAGES = 1000
+FLOAT_TFLITE = "model.float.tflite"
 
 
 def measure(args: argparse.Namespace, target: Path | None, say: Callable[[str], None]) -> int:
@@ -38,7 +38,7 @@ def measure(args: argparse.Namespace, target: Path | None, say: Callable[[str], 
 
             say(f"building {args.net} with random weights")
             target = build(args.net, Path(scratch), width=args.width, image_size=args.image_size)
-        document = _rows(args, target, wanted, say)
+        document = _rows(args, target, wanted, Path(scratch), say)
     document["command"] = _command(args, target)
     publish(args, f"{document['rows'][0]['net']}", document)
     breaches = gates.breaches(document["rows"])
@@ -55,7 +55,9 @@ def _command(args: argparse.Namespace, target: Path) -> str:
     return f"bitedge bench {what}{size} --threads {args.threads} --batch {args.batch} --rounds {args.rounds}"
 
 
-def _rows(args: argparse.Namespace, target: Path, wanted: list[str], say: Callable[[str], None]) -> dict[str, Any]:
+def _rows(
+    args: argparse.Namespace, target: Path, wanted: list[str], scratch: Path, say: Callable[[str], None]
+) -> dict[str, Any]:
     from bitedge.runtime import Model
 
     folder = target if target.is_dir() else target.parent
@@ -63,18 +65,24 @@ def _rows(args: argparse.Namespace, target: Path, wanted: list[str], say: Callab
     if not packed.exists():
         raise CommandError(f"{target}: expected a model.gguf, or a folder with one; run bitedge export first")
     model = Model(packed)
-    images, labels = _images(model, args.data, folder)
-    jobs, absent = _jobs(args, target, packed, wanted)
-    reference = reference_answer(packed, images)
-    exact = not any(node.op == "conv2d" for node in model.nodes)
-    settings = Settings(rounds=args.rounds, tolerance=EXACT if exact else FLOAT)
-    rows = measure_rows(jobs, images, reference, settings, say)
-    if labels is not None:
-        top1 = float((reference.argmax(axis=1) == labels).mean())
-        rows = [row | {"top1": top1 if row["agrees"] else None} for row in rows]
+    model.check()
+    images = steady_images(model)
+    real, labels = real_images(folder, args.data) if args.data else (images[:0], None)
+    if "tflite xnnpack" in wanted and target.is_dir():
+        say("converting the network for TensorFlow Lite")
+        make_float_tflite(target, scratch)
+    jobs, absent = _jobs(args, [target, scratch], packed, wanted)
+    rows = measure_rows(
+        jobs,
+        np.concatenate([images, real]),
+        reference_answer(packed, images),
+        Settings(rounds=args.rounds),
+        say,
+        labels=labels,
+    )
     if args.profile:
-        _profile(model, images, rows)
-    return as_json(host(), str(model.metadata.get("general.name", packed.stem)), rows + absent)
+        _profile(packed, rows)
+    return as_json(describe(), str(model.metadata.get("general.name", packed.stem)), rows + absent)
 
 
 def chosen_engines(text: str | None, names: list[str]) -> list[str]:
@@ -90,17 +98,18 @@ def chosen_engines(text: str | None, names: list[str]) -> list[str]:
 
 
 def _jobs(
-    args: argparse.Namespace, target: Path, packed: Path, wanted: list[str]
+    args: argparse.Namespace, folders: list[Path], packed: Path, wanted: list[str]
 ) -> tuple[list[Job], list[dict[str, Any]]]:
-    """The rows to measure; a peer whose artifact is not there becomes a row that says so."""
+    """The rows to measure; a peer whose artifact is in none of the folders becomes a row that says so."""
     jobs: list[Job] = []
     absent: list[dict[str, Any]] = []
     for threads in numbers("--threads", args.threads):
         for batch in numbers("--batch", args.batch):
             for engine in ENGINES:
-                if engine.name not in wanted or (engine.name != "bitedge" and not target.is_dir()):
+                if engine.name not in wanted or (engine.name != "bitedge" and not folders[0].is_dir()):
                     continue
-                artifact = packed if engine.name == "bitedge" else locate(engine, target)
+                found = [packed] if engine.name == "bitedge" else [locate(engine, folder) for folder in folders]
+                artifact = next((path for path in found if path is not None), None)
                 if artifact is None:
                     absent.append(absent_row(engine, threads, batch))
                 else:
@@ -141,35 +150,48 @@ def _kernels(args: argparse.Namespace, engine: Engine) -> list[str | None]:
     return [None, *(kernel.name for kernel in available_kernels() if kernel.built and kernel.supported)]
 
 
-def _images(model: Any, data: Path | None, folder: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any] | None]:
-    """Real test images where a data set is given, otherwise fixed noise."""
-    if data is None:
-        rng = np.random.default_rng(0)
-        noise = rng.integers(0, 256, (CHECK_IMAGES, *model.input_shape), dtype=np.uint8)
-        return (noise if model.input_kind == "uint8" else (noise.astype(np.float32) * 2 - 255) / 256), None
+def steady_images(model: Any) -> np.ndarray[Any, Any]:
+    """The inputs of the golden vectors, which are the same for every engine, and known to be steady.
+
+    A sign of nearly 0 turns with any engine's own order of summation, so an image that has one accuses the innocent.
+    The exporter chose these inputs so that the answer stays when float weights are disturbed (`bitedge.export.golden`).
+    """
+    from bitedge.export.golden import golden_input
+    from bitedge.export.graph import Kind, Value
+
+    value = Value("input", Kind(model.input_kind), tuple(model.input_shape))
+    seed, count = (int(model.metadata[f"bitedge.golden.{key}"]) for key in ("seed", "count"))
+    return np.concatenate([golden_input(value, seed + n) for n in range(count)])
+
+
+def real_images(folder: Path, data: Path) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Test images and labels of the data set that the export's training run was trained on."""
     run = locate(ENGINES[-1], folder)
     if run is None:
         raise CommandError(f"--data: {folder} does not say which training run it came from, so the data set is unknown")
     from bitedge.train import load_run
 
-    images, labels = load_run(run).evaluation(data, limit=1000)
+    images, labels = load_run(run).evaluation(data, limit=TOP1_IMAGES)
     return images, labels
 
 
-def _profile(model: Any, images: np.ndarray[Any, Any], rows: list[dict[str, Any]]) -> None:
-    """Attach the core's layers to its first row: milliseconds, multiply-accumulates, and their rate."""
-    seconds = model.profile(images[:1], runs=50)
+def make_float_tflite(target: Path, folder: Path) -> None:
+    """Convert an export's network to float TensorFlow Lite, where that is possible; it is for measuring only."""
+    if (target / FLOAT_TFLITE).exists() or importlib.util.find_spec("tensorflow") is None:
+        return
+    if locate(ENGINES[-1], target) is None:
+        return
+    from bitedge.export.rerun import relower
+    from bitedge.export.tflite_float import write_float
+
+    write_float(relower(target)[2], folder / FLOAT_TFLITE)
+
+
+def _profile(packed: Path, rows: list[dict[str, Any]]) -> None:
+    """Attach the core's layers to its first row: milliseconds, rate, and share of the bare loop, by the native tool."""
     for row in rows:
-        if row["engine"] == "bitedge":
-            row["layers"] = [
-                {
-                    "name": node.name,
-                    "op": node.op,
-                    "kernel": node.kernel,
-                    "ms": 1e3 * float(time),
-                    "macs": node.macs,
-                    "gmacs_per_s": node.macs / time / 1e9 if time > 0 else None,
-                }
-                for node, time in zip(model.nodes, seconds, strict=True)
-            ]
+        if row["engine"].split()[0] == "bitedge":
+            kernels = ["--kernels", row["engine"].split()[1]] if " " in row["engine"] else []
+            words = ["--threads", str(row["threads"]), "--runs", "20", "--profile", "--json", *kernels]
+            row["layers"] = native.ask(str(packed), *words)["rows"][0]["layers"]
             return

@@ -66,7 +66,7 @@ def text(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, Any]])
 
 
 def layers(profile: Sequence[Mapping[str, Any]]) -> str:
-    """The profile of the core's layers: where the time goes."""
+    """The profile of the core's layers: where the time goes, and how near to the bare loop's rate binary ones come."""
     total = sum(layer["ms"] for layer in profile)
     rows = [
         (
@@ -75,12 +75,14 @@ def layers(profile: Sequence[Mapping[str, Any]]) -> str:
             layer["kernel"],
             f"{layer['ms']:.4f}",
             f"{100 * layer['ms'] / total:.1f}",
-            f"{layer['gmacs_per_s']:.0f}" if layer["macs"] and layer["gmacs_per_s"] else "-",
+            f"{layer['gmacs_per_s']:.0f}" if layer["gmacs_per_s"] else "-",
+            f"{layer['limit_gmacs_per_s']:.0f}" if layer["limit_gmacs_per_s"] else "-",
+            f"{100 * layer['share']:.0f}" if layer["share"] else "-",
         )
         for layer in profile
     ]
-    rows.append(("total", "", "", f"{total:.4f}", "100.0", "-"))
-    return table(("layer", "operator", "kernel", "ms", "%", "GMAC/s"), rows)
+    rows.append(("total", "", "", f"{total:.4f}", "100.0", "-", "-", "-"))
+    return table(("layer", "operator", "kernel", "ms", "%", "GMAC/s", "bare loop", "share %"), rows)
 
 
 def markdown(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> str:
@@ -92,7 +94,7 @@ def markdown(title: str, host: Mapping[str, Any], rows: Sequence[Mapping[str, An
 
 
 def chart(title: str, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
-    """Draw the p50 of every measured row as a bar, on a logarithmic axis, and write a PNG."""
+    """Draw the p50 of every measured row as a bar, and write a PNG."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -105,9 +107,8 @@ def chart(title: str, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     colours = ["#0a7d5a" if row["engine"].startswith("bitedge") else "#9aa5b1" for row in shown]
     bars = axes.barh(labels, values, color=colours)
     axes.bar_label(bars, [f" {value:.3g} ms" for value in values])
-    axes.set_xscale("log")
-    axes.set_xlim(right=3 * max(values))
-    axes.set_xlabel("milliseconds per image, p50 (logarithmic; shorter is better)")
+    axes.set_xlim(0, 1.15 * max(values))
+    axes.set_xlabel("milliseconds per image, p50 (shorter is better)")
     axes.set_title(title)
     axes.spines[["top", "right"]].set_visible(False)
     figure.tight_layout()

@@ -135,13 +135,18 @@ def measure_rows(
     reference: Array,
     settings: Settings,
     say: Callable[[str], None] = lambda _: None,
+    labels: Array | None = None,
 ) -> list[dict[str, Any]]:
-    """Measure every job and return its row of the report (docs/benchmarks.md describes the columns)."""
+    """Measure every job and return its row of the report (docs/on-device.md describes the columns).
+
+    The first images are those that `reference` answers, which every engine must answer alike; `labels` are of the
+    others, on which each engine's own top-1 accuracy is counted.
+    """
     with tempfile.TemporaryDirectory(prefix="bitedge-bench-") as name:
         folder = Path(name)
         np.save(folder / "images.npy", images)
         with workers(jobs, folder / "images.npy", folder) as started:
-            rows = [_open(worker, folder, reference, settings, say) for worker in started]
+            rows = [_open(worker, folder, (reference, labels), settings, say) for worker in started]
             live = [(worker, row) for worker, row in zip(started, rows, strict=True) if row["status"] != "failed"]
             live = [(worker, row) for worker, row in live if row["status"] != "missing"]
             _time(live, settings, say)
@@ -149,9 +154,14 @@ def measure_rows(
 
 
 def _open(
-    worker: Worker, folder: Path, reference: Array, settings: Settings, say: Callable[[str], None]
+    worker: Worker,
+    folder: Path,
+    expected: tuple[Array, Array | None],
+    settings: Settings,
+    say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Wait for one engine and check its answers."""
+    reference, labels = expected
     job = worker.job
     say(f"{job.title}, {job.threads} threads, batch {job.batch}: opening")
     row: dict[str, Any] = {"engine": job.title, "threads": job.threads, "batch": job.batch, "status": "ok"}
@@ -160,7 +170,10 @@ def _open(
         row |= worker.ready()
         answer = folder / f"{id(worker)}.npy"
         worker.ask(do="check", answer=str(answer))
-        row["agrees"] = agrees(np.load(answer, allow_pickle=False), reference, settings.tolerance)
+        answers = np.load(answer, allow_pickle=False)
+        row["agrees"] = agrees(answers[: len(reference)], reference, settings.tolerance)
+        if labels is not None:
+            row["top1"] = float((answers[len(reference) :].argmax(axis=1) == labels).mean())
         if not row["agrees"]:
             row["status"] = "differs"
     except EngineFailed as error:
