@@ -19,6 +19,7 @@ class Load:
     statuses: Counter[int] = field(default_factory=Counter)
     answers: list[dict[str, Any]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
+    retried: list[str] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -49,8 +50,7 @@ def under_load(url: str, body: bytes, *, clients: int = 4, retries: int = 0) -> 
                 failure: Exception = error
             except httpx2.HTTPError as error:
                 failure = error
-            if attempt == retries:
-                load.lost.append(repr(failure))
+            (load.lost if attempt == retries else load.retried).append(repr(failure))
         return None
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
