@@ -38,6 +38,50 @@ void bare_loop(const uint64_t* a, const uint64_t* w, int32_t* out, int pixels, i
 }
 
 }  // namespace bitedge
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
+
+#include <algorithm>
+
+namespace bitedge {
+namespace {
+
+// 4 pixels by 8 channels in sixteen registers: 3 operations for 128 products. A byte holds 31 counts of at most 8.
+void tile(const uint64_t* a, const uint64_t* w, int words, int32_t* out, size_t channels) {
+  uint64x2_t acc[4][4] = {};
+  for (int begin = 0; begin < words; begin += 31) {
+    uint8x16_t bytes[4][4] = {};
+    for (int k = begin; k < std::min(begin + 31, words); k++) {
+      uint64x2_t weights[4];
+      for (int j = 0; j < 4; j++) weights[j] = vld1q_u64(w + k * 8 + 2 * j);
+      for (int i = 0; i < 4; i++) {
+        const uint64x2_t x = vdupq_n_u64(a[i * words + k]);
+        for (int j = 0; j < 4; j++) {
+          bytes[i][j] = vaddq_u8(bytes[i][j], vcntq_u8(vreinterpretq_u8_u64(veorq_u64(x, weights[j]))));
+        }
+      }
+    }
+    for (int i = 0; i < 4; i++) {
+      for (int j = 0; j < 4; j++) acc[i][j] = vpadalq_u32(acc[i][j], vpaddlq_u16(vpaddlq_u8(bytes[i][j])));
+    }
+  }
+  for (size_t i = 0; i < 4; i++) {
+    for (size_t j = 0; j < 4; j++) vst1_s32(out + i * channels + j * 2, vreinterpret_s32_u32(vmovn_u64(acc[i][j])));
+  }
+}
+
+}  // namespace
+
+bool has_bare_loop() { return true; }
+
+void bare_loop(const uint64_t* a, const uint64_t* w, int32_t* out, int pixels, int channels, int words) {
+  for (int j = 0; j < channels; j += 8) {
+    for (int i = 0; i < pixels; i += 4)
+      tile(a + i * words, w + j * words, words, out + i * channels + j, size_t(channels));
+  }
+}
+
+}  // namespace bitedge
 #else
 namespace bitedge {
 

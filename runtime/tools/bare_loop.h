@@ -1,5 +1,5 @@
-// The yardstick of a binary convolution on AVX-512 VPOPCNTDQ: xor, population count and add on data that is already
-// laid out as a matrix, and nothing else: no windows, no padding, no epilogue.
+// The yardstick of a binary convolution on AVX-512 VPOPCNTDQ and on NEON: xor, population count and add on data that is
+// already laid out as a matrix, and nothing else: no windows, no padding, no epilogue.
 #pragma once
 
 #include <cstddef>
