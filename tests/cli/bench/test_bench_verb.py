@@ -113,6 +113,42 @@ def test_a_wrong_answer_is_marked(digits_model: Path) -> None:
     assert row["agrees"] is False
 
 
+def test_a_wrong_answer_fails_the_command(
+    digits_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = reference_answer(digits_model, np.zeros((2, 32, 32, 3), np.uint8))
+    monkeypatch.setattr("bitedge.cli.bench.measure.reference_answer", lambda *_: wrong)
+    assert main(["bench", str(digits_model), *QUICK]) == 1
+    printed = capsys.readouterr()
+    assert "WRONG ANSWER" in printed.out
+    assert printed.err.splitlines()[-1] == "bitedge bench: bitedge: the answer differs from the reference"
+
+
+def test_a_peer_that_is_not_installed_is_named(
+    digits_model: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "onnxruntime.py").write_text("raise ModuleNotFoundError('none', name='onnxruntime')\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    row = measure(digits_model, next(engine for engine in engines.ENGINES if engine.name == "onnxruntime"))
+    assert (row["status"], row["reason"], row["ms"]) == ("missing", "pip install 'bitedge[onnx]'", None)
+
+
+def test_a_failed_conversion_is_a_failed_row(
+    digits_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("bitedge.cli.bench.measure.make_float_tflite", lambda *_: "the converter said no")
+    assert main(["bench", str(digits_model.parent), "--engines", "bitedge,tflite xnnpack", *QUICK]) == 1
+    assert "tflite xnnpack: the converter said no" in capsys.readouterr().err
+
+
+def test_a_profile_needs_the_native_tool(
+    digits_model: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("BITEDGE_BENCH", "/absent")
+    assert main(["bench", str(digits_model), *QUICK, "--profile"]) == 2
+    assert "BITEDGE_BENCH names /absent" in capsys.readouterr().err
+
+
 def test_an_engine_that_cannot_open_its_file_fails_alone(digits_model: Path) -> None:
     row = measure(digits_model, next(engine for engine in engines.ENGINES if engine.name == "onnxruntime"))
     assert row["status"] == "failed"

@@ -32,6 +32,8 @@ def measure(args: argparse.Namespace, target: Path | None, say: Callable[[str], 
     gates = Gates(args.max_p99_ms, parse_speedup(args.min_speedup, names), args.min_top1)
     if args.rounds < 1:
         raise CommandError(f"--rounds: expected at least 1, got {args.rounds}")
+    if args.profile:
+        native.find()  # before anything is measured
     with tempfile.TemporaryDirectory(prefix="bitedge-bench-") as scratch:
         if target is None:
             from bitedge.cli.bench.networks import build
@@ -68,10 +70,13 @@ def _rows(
     model.check()
     images = steady_images(model)
     real, labels = real_images(folder, args.data) if args.data else (images[:0], None)
+    reason = None
     if "tflite xnnpack" in wanted and target.is_dir():
         say("converting the network for TensorFlow Lite")
-        make_float_tflite(target, scratch)
+        reason = make_float_tflite(target, scratch)
     jobs, absent = _jobs(args, [target, scratch], packed, wanted)
+    if reason:
+        absent = [row | ({"status": "failed", "reason": reason} if "tflite" in row["engine"] else {}) for row in absent]
     rows = measure_rows(
         jobs,
         np.concatenate([images, real]),
@@ -175,16 +180,24 @@ def real_images(folder: Path, data: Path) -> tuple[np.ndarray[Any, Any], np.ndar
     return images, labels
 
 
-def make_float_tflite(target: Path, folder: Path) -> None:
-    """Convert an export's network to float TensorFlow Lite, where that is possible; it is for measuring only."""
+def make_float_tflite(target: Path, folder: Path) -> str | None:
+    """Convert an export's network to float TensorFlow Lite, for measuring only; gives the reason when that failed.
+
+    Without TensorFlow, or without the training run that the export came from, there is nothing to convert.
+    """
     if (target / FLOAT_TFLITE).exists() or importlib.util.find_spec("tensorflow") is None:
-        return
+        return None
     if locate(ENGINES[-1], target) is None:
-        return
+        return None
+    from bitedge.export.errors import ExportError
     from bitedge.export.rerun import relower
     from bitedge.export.tflite_float import write_float
 
-    write_float(relower(target)[2], folder / FLOAT_TFLITE)
+    try:
+        write_float(relower(target)[2], folder / FLOAT_TFLITE)
+    except ExportError as error:
+        return str(error)
+    return None
 
 
 def _profile(packed: Path, rows: list[dict[str, Any]]) -> None:
