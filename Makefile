@@ -21,17 +21,26 @@ test-python: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 # The core's own tests: optimized, then under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer.
-test-cpp: ctest-release ctest-asan ctest-tsan
+test-cpp: ctest-release ctest-asan ctest-tsan ctest-arm
 
 ctest-release: FLAVOUR = -DCMAKE_BUILD_TYPE=Release
 ctest-asan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=address,undefined
 ctest-tsan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=thread
+ctest-aarch64: FLAVOUR = -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/aarch64.cmake
 ctest-%: $(VENV)/.tools
 	@echo "Building and running the core's tests in build/test-$*"
 	@$(BIN)/cmake -S runtime -B build/test-$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
 	  -DBITEDGE_TESTS=ON $(FLAVOUR) >build/test-$*.log 2>&1 \
 	  && $(BIN)/cmake --build build/test-$* >>build/test-$*.log 2>&1 || { cat build/test-$*.log; exit 1; }
 	$(BIN)/ctest --test-dir build/test-$* --output-on-failure --no-tests=error
+
+# The same tests on 64-bit ARM, cross-compiled and run by qemu-user: every kernel, whole networks, golden files.
+ctest-arm:
+	@missing=; for tool in aarch64-linux-gnu-g++ qemu-aarch64-static; do \
+	  command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+	if [ -z "$$missing" ]; then $(MAKE) --no-print-directory ctest-aarch64; else \
+	  echo "No tests on ARM: missing$$missing (Debian: g++-aarch64-linux-gnu qemu-user-static)"; \
+	  [ "$$CI" != true ]; fi
 
 lint: setup
 	$(BIN)/ruff check

@@ -108,7 +108,7 @@ TEST(kept_values_do_not_change_the_answer) {
 }
 
 // The first convolution of the float networks is Winograd's: against sums in double precision.
-TEST(the_stem_is_as_close_as_float32_sums) {
+TEST(the_stem_is_close_to_the_real_sums) {
   for (const char* name : {"birealnet18", "xnornet"}) {
     const auto network = RandomNetwork::make(name, small(name));
     const Graph& graph = network->graph();
