@@ -91,6 +91,7 @@ class Closed:
     """What wrk saw: as many requests as fit, each connection waiting for its answer."""
 
     per_second: float
+    accepted: float  # a second, too: those answered 200
     statuses: Counter[int] = field(default_factory=Counter)
     without_retry_after: int = 0
 
@@ -104,7 +105,9 @@ def wrk(url: str, body: Path, media_type: str, *, connections: int, seconds: int
         raise SystemExit(f"wrk said: {text}")
     statuses = Counter({int(code): int(count) for code, count in re.findall(r"status (\d+) (\d+)", text)})
     missing = re.search(r"without Retry-After (\d+)", text)
-    return Closed(float(rate[1]), statuses, int(missing[1]) if missing else -1)
+    total = re.search(r"(\d+) requests in ([\d.]+)s", text)
+    accepted = (int(total[1]) - sum(statuses.values())) / float(total[2]) if total else 0.0
+    return Closed(float(rate[1]), accepted, statuses, int(missing[1]) if missing else -1)
 
 
 @dataclass
@@ -125,7 +128,7 @@ class Open:
 def h2load(url: str, body: Path, *, rate: float, clients: int, seconds: int, log: Path) -> Open:
     """Send `rate` requests a second for a while; the log has one line for each answer."""
     log.unlink(missing_ok=True)
-    command = ["h2load", "--h1", "-t1", f"-c{clients}", f"-D{seconds}", f"--rps={max(1, round(rate / clients))}"]
+    command = ["h2load", "--h1", "-t1", f"-c{clients}", f"-D{seconds}", f"--rps={rate / clients:.3f}"]
     command += ["-d", str(body), "-H", "content-type: image/png", f"--log-file={log}", url]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     counts = re.search(r"requests: \d+ total, \d+ started, (\d+) done, .*, (\d+) errored", text)

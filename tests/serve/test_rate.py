@@ -5,39 +5,32 @@ import pytest
 from bitedge.serve.rate import ServiceRate
 
 
-class Clock:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def test_a_steady_rate_is_found_and_idle_time_does_not_count() -> None:
-    clock = Clock()
-    rate = ServiceRate(clock)
+def test_the_rate_is_that_of_all_threads() -> None:
+    rate = ServiceRate(2)
     assert rate.seconds_for(10) == 0
     for _ in range(50):
-        rate.begin(0)
-        clock.now += 0.01
-        rate.completed(2)
-        clock.now += 5.0
+        rate.worked(2, 0.02)
     assert rate.per_second == pytest.approx(200)
     assert rate.seconds_for(100) == pytest.approx(0.5)
 
 
 def test_the_rate_follows_a_change() -> None:
-    clock = Clock()
-    rate = ServiceRate(clock)
+    rate = ServiceRate(1)
     for per_second in (100, 10):
         for _ in range(per_second * 5):
-            clock.now += 1 / per_second
-            rate.completed(1)
+            rate.worked(1, 1 / per_second)
     assert rate.per_second == pytest.approx(10, rel=0.1)
 
 
+def test_one_slow_batch_does_not_stay() -> None:
+    rate = ServiceRate(1)
+    rate.worked(1, 30.0)
+    for _ in range(500):
+        rate.worked(10, 0.01)
+    assert rate.per_second == pytest.approx(1000, rel=0.3)
+
+
 def test_what_was_only_dropped_does_not_count() -> None:
-    clock = Clock()
-    rate = ServiceRate(clock)
-    clock.now = 1.0
-    rate.completed(0)
+    rate = ServiceRate(1)
+    rate.worked(0, 1.0)
     assert rate.per_second == 0

@@ -49,6 +49,7 @@ class ServedModel:
     probabilities: bool = False  # the network ends in a softmax of its own
     loaded: float = field(default_factory=time.time)
     retired: bool = False
+    pace: float = 0.0  # seconds for one image, measured while it serves; 0 before the first
     label_texts: tuple[str, ...] = field(init=False)  # the labels as JSON
 
     def __post_init__(self) -> None:
@@ -73,7 +74,11 @@ def load_model(path: Path, *, name: str, version: str, kernels: str | None = Non
         raise ModelFaultError(f"{path}: cannot be read: {error.strerror}") from None
     model = loader(data, name, version, kernels)
     trial = np.random.default_rng(0).integers(0, 256, (2, *model.input_shape), dtype=np.uint8)
-    outputs = model.context()(trial if model.input_type == "UINT8" else trial.astype(np.float32))
+    run, images = model.context(), trial if model.input_type == "UINT8" else trial.astype(np.float32)
+    outputs = run(images)
+    begun = time.perf_counter()
+    run(images)
+    model.pace = (time.perf_counter() - begun) / len(images)
     if outputs.shape != (2, model.output_count) or not np.isfinite(outputs).all():
         raise ModelFaultError(f"{path.name}: a trial run gave no finite {model.output_count} outputs for each image")
     model.probabilities = bool((outputs >= 0).all() and np.allclose(outputs.sum(axis=1), 1, atol=1e-4))

@@ -2,10 +2,11 @@
 
 One hop from the event loop to a thread and one back. A thread takes whatever waits, up to `max_batch` images, decodes
 it, runs it and reports the whole batch with a single call into the loop: batches form by themselves while the threads
-are busy, and a lone request never waits for company (unless `batch_delay_ms` asks for that).
+are busy, and a lone request never waits for company (unless `batch_delay_ms` asks for that). A batch ends before it
+holds up the queue: networks that take long per image run in small batches, which cost them nothing.
 
 Everything that counts (how much is pending, how fast it leaves) is touched by the event loop only, so it needs no lock.
-A job that expired or whose client left is dropped before it is decoded.
+A job that expired, that would be late, or whose client left, is dropped before it is decoded.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ from bitedge.serve.errors import ServeError, ShedError
 from bitedge.serve.images import ImageLimits, open_image, prepare
 from bitedge.serve.rate import ServiceRate
 
+BATCH_SECONDS = 0.05  # a batch should not take longer
+HEADROOM = 0.5  # of its deadline that a request may expect to wait: rates change, and the rest is for the work itself
 INLINE_PIXELS = 512 * 512  # larger images are decoded apart, so that they hold up no batch
 
 
@@ -56,6 +59,7 @@ class Job:
     cancelled: bool = False
     tensor: NDArray[Any] | None = None
     decode: float = 0.0
+    apart: float = 0.0  # the part of it that a decoder's thread took
     started: float = 0.0
 
 
@@ -89,7 +93,7 @@ class Batcher:
     ) -> None:
         self.capacity = capacity
         self.pending = 0
-        self.rate = ServiceRate()
+        self.rate = ServiceRate(max(1, threads))
         self._max_batch = max_batch
         self._delay = delay
         self._limits = limits
@@ -125,7 +129,7 @@ class Batcher:
         if budget is None:
             return
         wait = self.rate.seconds_for(self.pending)
-        if wait > budget:
+        if wait > HEADROOM * budget:
             raise ShedError(
                 f"{self.pending} images wait, about {wait:.2f} s, and the deadline is {budget:.2f} s; come back later",
                 reason="deadline_unreachable",
@@ -136,7 +140,6 @@ class Batcher:
         """Queue a job; cancelling the future drops it, if it has not begun."""
         assert self._loop is not None, "start() comes first"
         self.check_room(job.count)
-        self.rate.begin(self.pending)
         self.pending += job.count
         job.future = self._loop.create_future()
         self._jobs.put(job)
@@ -158,6 +161,7 @@ class Batcher:
             jobs = self._take()
             if jobs is None:
                 return
+            begun = time.perf_counter()
             ready, outcomes = self._prepare(jobs)
             reports = []
             for group in group_by_model(ready, self._max_batch):
@@ -166,7 +170,8 @@ class Batcher:
                 reports.append(report)
             if outcomes:
                 assert self._loop is not None
-                self._loop.call_soon_threadsafe(self._settle, outcomes, reports)
+                worked = time.perf_counter() - begun + sum(job.apart for job in ready)
+                self._loop.call_soon_threadsafe(self._settle, outcomes, reports, worked)
 
     def _take(self) -> list[Job] | None:
         """Wait for one job, then take what else is there."""
@@ -175,7 +180,8 @@ class Batcher:
             return None
         jobs, images = [first], first.count
         until = time.perf_counter() + self._delay if self._delay else 0.0
-        while images < self._max_batch:
+        most = batch_limit(first.model.pace, self._max_batch)
+        while images < most:
             try:
                 left = until - time.perf_counter() if until else 0.0
                 job = self._jobs.get(timeout=left) if left > 0 else self._jobs.get_nowait()
@@ -192,12 +198,14 @@ class Batcher:
         """Drop what nobody waits for any more, decode the rest."""
         ready: list[Job] = []
         outcomes: list[Outcome] = []
+        expected = sum(job.model.pace * job.count for job in jobs)
         for job in jobs:
             if job.cancelled:
                 outcomes.append((job, asyncio.CancelledError()))
-            elif time.perf_counter() > job.deadline:
+            elif time.perf_counter() + expected > job.deadline:
+                job.model.pace *= 0.9  # lest one slow moment condemn all that follows, unmeasured
                 waited = time.perf_counter() - job.created
-                message = f"the deadline passed after {waited:.3f} s in the queue; come back later"
+                message = f"the deadline cannot be kept after {waited:.3f} s in the queue; come back later"
                 outcomes.append((job, ShedError(message, reason="deadline")))
             elif job.tensor is not None or isinstance(job.payload, np.ndarray):
                 job.tensor = job.payload if isinstance(job.payload, np.ndarray) else job.tensor
@@ -227,19 +235,19 @@ class Batcher:
         if not job.cancelled:
             try:
                 job.tensor = prepare(open_image(data, self._limits), job.model.geometry, self._limits)[None]
-                job.decode = time.perf_counter() - begun
+                job.decode = job.apart = time.perf_counter() - begun
             except BaseException as error:
                 outcome = error
         if outcome is None:
             self._jobs.put(job)
         else:
             assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [])
+            self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [], 0.0)
 
-    def _settle(self, outcomes: Sequence[Outcome], reports: Sequence[BatchReport]) -> None:
+    def _settle(self, outcomes: Sequence[Outcome], reports: Sequence[BatchReport], worked: float) -> None:
         """On the event loop: hand out the answers of a batch, and count."""
         self.pending -= sum(job.count for job, _ in outcomes)
-        self.rate.completed(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)))
+        self.rate.worked(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)), worked)
         for report in reports:
             self._on_batch(report)
         for job, outcome in outcomes:
@@ -252,6 +260,11 @@ class Batcher:
                 job.future.set_result(outcome)
             else:
                 job.future.set_exception(outcome)
+
+
+def batch_limit(pace: float, most: int) -> int:
+    """How many images of a network make a batch of about `BATCH_SECONDS`, at least one and at most `most`."""
+    return most if pace * most <= BATCH_SECONDS else max(1, int(BATCH_SECONDS / pace))
 
 
 def group_by_model(jobs: Sequence[Job], max_batch: int) -> list[list[Job]]:
@@ -293,6 +306,7 @@ def run_group(
         tensors = [job.tensor for job in group if job.tensor is not None]
         outputs = contexts[id(model)][1](tensors[0] if len(tensors) == 1 else np.concatenate(tensors))
         inference = time.perf_counter() - begun
+        model.pace += (inference / images - model.pace) * (0.2 if model.pace else 1.0)
         best = rank(model, outputs, max(job.top_k for job in group))
         row = 0
         for job in group:
