@@ -62,6 +62,13 @@ def test_a_peer_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch, 
     assert row["reason"] == LAYER_ENGINES[0].install == "pip install 'bitedge[bench]'"
 
 
+def test_an_installation_that_only_runs_models_names_the_peer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "find_spec", lambda _: None)
+    (row,) = kernels.peer_rows(SMALL, 1000.0, rounds=1)
+    assert (row["engine"], row["status"]) == ("openvino", "missing")
+    assert row["reason"] == "pip install 'bitedge[train,bench]'"
+
+
 def test_every_kernel_meets_every_layer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,9 @@ def run_kernels(args: argparse.Namespace, say: Callable[[str], None]) -> int:
 
 def peer_rows(stack: Stack, limit: float | None, rounds: int) -> list[Row]:
     """One stack of layers by the core and by every peer for single layers, in turns."""
+    if find_spec("gguf") is None:  # an installation that only runs models cannot write the stack
+        gone: Row = {"ms": None, "status": "missing", "agrees": None, "reason": "pip install 'bitedge[train,bench]'"}
+        return [_row(stack, gone | {"engine": engine.name}, limit) for engine in LAYER_ENGINES]
     with tempfile.TemporaryDirectory(prefix="bitedge-bench-") as name:
         folder = Path(name)
         packed, arrays = folder / "model.gguf", folder / "layers.npz"
