@@ -42,29 +42,39 @@ inline size_t row_pitch(const Pool2d& p) { return size_t(p.dilation_h) * size_t(
 inline size_t column_pitch(const Pool2d& p) { return size_t(p.dilation_w) * size_t(p.lanes); }
 
 // 3x3 with stride 2, the networks' first pooling: a window shares its last column with the next one. Rows and columns
-// outside of the image are taken from inside of the window instead, which changes no maximum.
-void max_pool_by_columns(const Pool2d& p) {
+// outside of the image are taken from inside of the window instead, which changes no maximum. kBlocks blocks from
+// channel `c` on, so that memory is read in order.
+template <int kBlocks>
+void max_pool_by_columns(const Pool2d& p, int32_t y, size_t c) {
   const size_t pixel = size_t(p.lanes), down = size_t(p.in_w) * pixel;
-  for (int32_t y = p.row_begin; y < p.row_end; y++) {
-    const int32_t top = y * 2 - p.pad_top;
-    const int32_t first = top < 0 ? 0 : top, last = top + 2 < p.in_h ? top + 2 : p.in_h - 1;
-    const float* in = static_cast<const float*>(p.input) + size_t(first) * down;
-    const size_t middle = first < last ? down : 0, bottom = size_t(last - first) * down;
-    float* out = static_cast<float*>(p.output) + size_t(y) * size_t(p.out_w) * pixel;
-    for (size_t c = 0; c < pixel; c += kBlock) {
-      const auto column = [&](int32_t x) {
-        const float* at = in + size_t(x < 0 ? 0 : x < p.in_w ? x : p.in_w - 1) * pixel + c;
-        F16 best = f_greater_of(f_load(at), f_set(-__builtin_inff()));
-        best = f_greater_of(f_load(at + middle), best);
-        return f_greater_of(f_load(at + bottom), best);
-      };
-      F16 shared = column(-p.pad_left);
-      for (int32_t x = 0; x < p.out_w; x++) {
-        const F16 best = f_greater_of(column(x * 2 - p.pad_left + 1), shared);
-        shared = column(x * 2 - p.pad_left + 2);
-        f_store(out + size_t(x) * pixel + c, f_add(f_greater_of(shared, best), f_zero()));
-      }
+  const int32_t top = y * 2 - p.pad_top, first = top < 0 ? 0 : top, last = top + 2 < p.in_h ? top + 2 : p.in_h - 1;
+  const float* in = static_cast<const float*>(p.input) + size_t(first) * down + c;
+  const size_t middle = first < last ? down : 0, bottom = size_t(last - first) * down;
+  float* out = static_cast<float*>(p.output) + size_t(y) * size_t(p.out_w) * pixel + c;
+  const auto column = [&](int32_t x) { return in + size_t(x < 0 ? 0 : x < p.in_w ? x : p.in_w - 1) * pixel; };
+  const auto largest = [&](const float* at, F16 best) {
+    best = f_greater_of(f_load(at), best);
+    best = f_greater_of(f_load(at + middle), best);
+    return f_greater_of(f_load(at + bottom), best);
+  };
+  const F16 least = f_set(-__builtin_inff());
+  F16 shared[kBlocks];
+  BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) shared[j] = largest(column(-p.pad_left) + j * kBlock, least);
+  for (int32_t x = 0; x < p.out_w; x++, out += pixel) {
+    const float *center = column(x * 2 - p.pad_left + 1), *right = column(x * 2 - p.pad_left + 2);
+    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
+      const F16 best = largest(center + j * kBlock, shared[j]);
+      shared[j] = largest(right + j * kBlock, least);
+      f_store(out + j * kBlock, f_add(f_greater_of(shared[j], best), f_zero()));
     }
+  }
+}
+
+void max_pool_by_columns(const Pool2d& p) {
+  for (int32_t y = p.row_begin; y < p.row_end; y++) {
+    size_t c = 0;
+    for (; c + 4 * kBlock <= size_t(p.lanes); c += 4 * kBlock) max_pool_by_columns<4>(p, y, c);
+    for (; c < size_t(p.lanes); c += kBlock) max_pool_by_columns<1>(p, y, c);
   }
 }
 
