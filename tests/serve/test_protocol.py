@@ -9,9 +9,12 @@ import pytest
 from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer
 
+from bitedge.serve.headers import SECURITY_BLOCK, SECURITY_HEADERS
 from bitedge.serve.protocol import HeldTransport
 
-HEAD = b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n"
+STATUS, REST = b"HTTP/1.1 200 OK\r\n", b"content-length: 5\r\n\r\n"
+HEAD = STATUS + REST
+SENT = STATUS + SECURITY_BLOCK + REST
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def test_head_and_body_go_together_and_every_further_part_at_once(real: Mock) ->
         for part in (HEAD, b"hello", b"HTTP/1.1 200 OK is text here"):
             held.write(part)
         held.end()
-    assert written(real) == [HEAD + b"hello", b"HTTP/1.1 200 OK is text here"] * 2
+    assert written(real) == [SENT + b"hello", b"HTTP/1.1 200 OK is text here"] * 2
 
 
 @pytest.mark.parametrize("ending", ["end", "close"])
@@ -41,7 +44,7 @@ def test_a_head_without_a_body_is_not_kept_back(real: Mock, ending: str) -> None
     held.write(HEAD)
     assert written(real) == []
     getattr(held, ending)()
-    assert written(real) == [HEAD]
+    assert written(real) == [SENT]
     assert real.close.called == (ending == "close")
 
 
@@ -51,7 +54,7 @@ def test_the_invitation_to_go_on_is_sent_at_once(real: Mock) -> None:
     assert written(real) == [b"HTTP/1.1 100 Continue\r\n\r\n"]
     held.write(HEAD)
     held.write(b"hello")
-    assert written(real)[1:] == [HEAD + b"hello"]
+    assert written(real)[1:] == [SENT + b"hello"]
 
 
 def test_a_lost_connection_gets_nothing_more(real: Mock) -> None:
@@ -91,5 +94,16 @@ def test_answers_without_a_body_and_answers_on_one_connection(shared_server: Run
     assert answer.endswith(b'{"live": true, "ready": true}')
 
 
-def test_what_is_no_http_is_refused(shared_server: RunningServer) -> None:
-    assert exchange(shared_server, b"\x16\x03\x01 hello\r\n\r\n").startswith(b"HTTP/1.1 400")
+def test_what_is_no_http_is_refused_and_even_then_the_headers_are_there(shared_server: RunningServer) -> None:
+    answer = exchange(shared_server, b"\x16\x03\x01 hello\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert SECURITY_BLOCK in answer
+
+
+@pytest.mark.parametrize("path", ["/", "/healthz", "/v1/models", "/nowhere"])
+def test_every_answer_has_each_security_header_once(shared_server: RunningServer, path: str) -> None:
+    answer = exchange(shared_server, f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+    head = answer.partition(b"\r\n\r\n")[0].lower()
+    for name, value in SECURITY_HEADERS:
+        assert head.count(b"\r\n" + name + b": ") == 1, name
+        assert b"\r\n" + name + b": " + value.lower() in head

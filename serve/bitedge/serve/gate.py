@@ -22,24 +22,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from bitedge.serve.access import check_admin, closed_scopes, presented_key, scope_of
 from bitedge.serve.auth import authorize
 from bitedge.serve.errors import ServeError
+from bitedge.serve.headers import EXTENSION, SECURITY_HEADERS
 from bitedge.serve.service import ClientGoneError, Service, too_large
 
 access_log = logging.getLogger("bitedge.serve.access")
 error_log = logging.getLogger("bitedge.serve.error")
 
-CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob: data:; connect-src 'self'; "
-    "media-src 'self' blob:; form-action 'none'; frame-ancestors 'none'; base-uri 'none'"
-)
-SECURITY_HEADERS = [
-    (b"content-security-policy", CONTENT_SECURITY_POLICY.encode()),
-    (b"x-content-type-options", b"nosniff"),
-    (b"x-frame-options", b"DENY"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-    (b"cross-origin-resource-policy", b"same-origin"),
-    (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
-]
 REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 INFERENCE = re.compile(r"/v1/(classify|classify/batch|preview)$|/v2/models/[^/]+(/versions/[^/]+)?/infer$")
 
@@ -84,7 +72,9 @@ class Gate:
         given = headers.get(b"x-request-id")
         request_id = given.decode() if given and REQUEST_ID.fullmatch(given) else self._new_id()
         passage = scope["bitedge"] = Passage(request_id, time.perf_counter(), headers)
-        extra = [(b"x-request-id", request_id.encode()), *SECURITY_HEADERS]
+        extra = [(b"x-request-id", request_id.encode())]
+        if EXTENSION not in scope.get("extensions", ()):
+            extra += SECURITY_HEADERS
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":

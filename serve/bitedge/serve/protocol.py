@@ -1,7 +1,9 @@
 """uvicorn's HTTP protocol, with one write for every answer.
 
 uvicorn writes the head of an answer and its body apart, which costs two system calls, two packets, and two awakenings
-of the client. ASGI lets a server keep the head back until the body begins, and that is all that happens here.
+of the client. ASGI lets a server keep the head back until the body begins, and that is what happens here. The headers
+that are always the same go in at this place, as one block: uvicorn looks at every byte of every header of every answer,
+which took a tenth of the time, and its own answers (to what is no HTTP) get them as well.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import asyncio
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from bitedge.serve.headers import EXTENSION, SECURITY_BLOCK
 
 INTERIM = b"HTTP/1.1 100"  # an answer of its own: the client waits for it before it sends a body
 
@@ -32,7 +36,8 @@ class HeldTransport:
             if self._head:
                 data, self._head = self._head + data, b""
         elif not data.startswith(INTERIM):
-            self._head, self._begun = data, True
+            after = data.index(b"\r\n") + 2  # the status line
+            self._head, self._begun = data[:after] + SECURITY_BLOCK + data[after:], True
             return
         self._transport.write(data)
 
@@ -58,6 +63,11 @@ class WholeAnswers(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Put the holding transport in front of the real one."""
         super().connection_made(HeldTransport(transport))  # type: ignore[arg-type]
+
+    def on_message_begin(self) -> None:
+        """Tell the application which headers it need not send."""
+        super().on_message_begin()
+        self.scope["extensions"] = {EXTENSION: {}}
 
     def on_response_complete(self) -> None:
         """The next bytes begin another answer."""
