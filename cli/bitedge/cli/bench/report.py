@@ -106,7 +106,7 @@ def chart(title: str, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     figure, axes = pyplot.subplots(figsize=(8, 0.7 + 0.38 * len(shown)), dpi=120)
     colours = ["#0a7d5a" if row["engine"].startswith("bitedge") else "#9aa5b1" for row in shown]
     bars = axes.barh(labels, values, color=colours)
-    axes.bar_label(bars, [f" {value:.3g} ms" for value in values])
+    axes.bar_label(bars, [f" {value:.3g} ms" if value < 1000 else f" {value:.0f} ms" for value in values])
     axes.set_xlim(0, 1.15 * max(values))
     axes.set_xlabel("milliseconds per image, p50 (shorter is better)")
     axes.set_title(title)
