@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kFloatPixels = 6, kFloatBlocks = 1, kFloatStream = 4;
 constexpr int kImagePixels = 4, kImageBlocks = 1;
-constexpr int kStemTiles = 1, kStemBlocks = 1;
+constexpr int kStemSums = 7, kStemBlocks = 1;
 constexpr int kCarryPixels = 2, kLanes = 4;
 
 using Words = __m256i;

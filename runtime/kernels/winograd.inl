@@ -1,5 +1,6 @@
 // Convolution of an image with float weights by Winograd's method: four by four outputs at a time. Included by the file
-// of each instruction set, after finish.inl. The file defines kStemTiles and kStemBlocks, the register tile.
+// of each instruction set, after finish.inl. The file defines kStemSums, how many sums of sixteen lanes it keeps in
+// registers, and kStemBlocks, over how many blocks of channels.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
 // and channels together are the depth. Along each axis r taps and four outputs meet in r + 3 products, at as many
@@ -119,19 +120,21 @@ inline __attribute__((always_inline)) void multiply(const StemConv& c, const flo
   }
 }
 
+// The tiles that do not fill a register tile.
+template <int kPoints, int kTiles, int kBlocks>
+inline void multiply_rest(const StemConv& c, int32_t tiles, const float* v, const float* u, float* half) {
+  if (tiles == kTiles) return multiply<kPoints, kTiles, kBlocks>(c, v, u, half);
+  if constexpr (kTiles > 1) multiply_rest<kPoints, kTiles - 1, kBlocks>(c, tiles, v, u, half);
+}
+
 template <int kPoints, int kBlocks>
 void multiply_tiles(const StemConv& c, int32_t tiles, const float* v, const float* u, float* half) {
+  constexpr int kTiles = kStemSums / kStemBlocks / kPoints;
   const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(c.blocks) * kPoints * kOut * kBlock;
-  int32_t i = 0;
-  for (; i + kStemTiles <= tiles; i += kStemTiles, v += kStemTiles * from, half += kStemTiles * to) {
-    multiply<kPoints, kStemTiles, kBlocks>(c, v, u, half);
+  for (; tiles >= kTiles; tiles -= kTiles, v += kTiles * from, half += kTiles * to) {
+    multiply<kPoints, kTiles, kBlocks>(c, v, u, half);
   }
-  if constexpr (kStemTiles > 2) {
-    for (; i + 2 <= tiles; i += 2, v += 2 * from, half += 2 * to) multiply<kPoints, 2, kBlocks>(c, v, u, half);
-  }
-  if constexpr (kStemTiles > 1) {
-    for (; i < tiles; i++, v += from, half += to) multiply<kPoints, 1, kBlocks>(c, v, u, half);
-  }
+  if (tiles > 0) multiply_rest<kPoints, kTiles, kBlocks>(c, tiles, v, u, half);
 }
 
 // Which part of the epilogue is left: none but the bias, ReLU, or any.
