@@ -46,6 +46,7 @@ EXTRA_OF_PACKAGE = {
     "matplotlib": "train",
     "optuna": "train",
     "tqdm": "train",
+    "openvino": "bench",
     "gguf": "train",
     "onnx": "onnx",
     "onnxruntime": "onnx",
