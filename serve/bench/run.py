@@ -80,8 +80,8 @@ def throughput(small: Path, picture: Path, seconds: int, rounds: int) -> dict[st
     }
 
 
-def litserve(small: Path, picture: Path, seconds: int) -> float:
-    """Requests a second of LitServe with ONNX Runtime, in an environment of its own."""
+def litserve(small: Path, picture: Path, seconds: int, rounds: int = 3) -> dict[str, float]:
+    """Requests a second of LitServe with ONNX Runtime, in an environment of its own, in turns with the service."""
     environment = WORK / "litserve"
     if not (environment / "done").exists():
         subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
@@ -90,16 +90,23 @@ def litserve(small: Path, picture: Path, seconds: int) -> float:
         (environment / "done").touch()
     body = WORK / "picture.json"
     body.write_text(json.dumps({"image": base64.b64encode(picture.read_bytes()).decode()}))
-    port = free_port()
+    ports = free_port(), free_port()
     app = Path(__file__).parent / "litserve_app.py"
-    command = [str(environment / "bin" / "python"), str(app), str(small / "model.onnx"), str(port)]
-    with running(command, port, "/predict", WORK / "litserve.log") as program:
-        wrk(program.url, body, "application/json", connections=16, seconds=2)
-        seen = wrk(program.url, body, "application/json", connections=16, seconds=seconds)
-        kill_children(program)
-    if seen.statuses:
-        raise SystemExit(f"litserve: unexpected answers {seen.statuses}; see {WORK / 'litserve.log'}")
-    return seen.per_second
+    command = [str(environment / "bin" / "python"), str(app), str(small / "model.onnx"), str(ports[0])]
+    rates: dict[str, list[float]] = {"litserve": [], "classify": []}
+    with (
+        running(command, ports[0], "/predict", WORK / "litserve.log") as other,
+        running(bitedge(small / "model.gguf", ports[1]), ports[1], "/v1/classify", WORK / "bitedge.log") as service,
+    ):
+        turns = (("litserve", other, body, "application/json"), ("classify", service, picture, "image/png"))
+        for number in range(rounds + 1):  # the first one warms up
+            for name, program, file, kind in turns:
+                seen = wrk(program.url, file, kind, connections=16, seconds=seconds)
+                if seen.statuses:
+                    raise SystemExit(f"{name}: unexpected answers {seen.statuses}; see {WORK / name}.log")
+                rates[name] += [seen.per_second] if number else []
+        kill_children(other)
+    return {name: statistics.median(values) for name, values in rates.items()}
 
 
 def kill_children(program: Program) -> None:
@@ -113,16 +120,19 @@ def kill_children(program: Program) -> None:
             os.kill(int(folder.name), 9)
 
 
-def table(quick: dict[str, float], lit: float | None, heavy: Overload) -> str:
+def table(quick: dict[str, float], lit: dict[str, float], heavy: Overload) -> str:
     """The results, in Markdown."""
     noop, classify = (f"{quick[k]:.0f} requests/s, {quick[f'{k}_cpu']:.0f} µs CPU each" for k in ("noop", "classify"))
+
+    def rate(name: str) -> str:
+        return f"{lit[name]:.0f} requests/s" if lit else "not measured"
+
     rows = {
         "no-op FastAPI route that reads the body": noop,
         "`POST /v1/classify`, same body": classify,
         "share of the no-op route": f"{100 * quick['ratio']:.0f} %",
-        f"LitServe {LITSERVE.split('=')[-1]}, ONNX Runtime, same network": (
-            "not measured" if lit is None else f"{lit:.0f} requests/s"
-        ),
+        f"LitServe {LITSERVE.split('=')[-1]}, ONNX Runtime, same network": rate("litserve"),
+        "`POST /v1/classify` in turns with it": rate("classify"),
         **heavy.rows(),
     }
     return "\n".join(["| what | result |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
@@ -160,7 +170,7 @@ def main() -> int:
     made_on = machine()
     small, wide, picture = prepare()
     quick = throughput(small, picture, 4, args.rounds)
-    lit = None if args.without_litserve else litserve(small, picture, 8)
+    lit = {} if args.without_litserve else litserve(small, picture, 3)
     heavy = overload(wide / "model.gguf", picture, args.seconds, WORK)
     promises = {"`/v1/classify` reaches 60 % of the no-op route": quick["ratio"] >= 0.6, **heavy.promises()}
     kept = "\n".join(f"- {'kept' if kept else 'BROKEN'}: {promise}" for promise, kept in promises.items())
