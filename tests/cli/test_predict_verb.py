@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from bitedge.cli.main import main
-from bitedge.runtime import Model
+from bitedge.runtime import Model, find_model
 
 Digit = tuple[NDArray[np.uint8], int]
 
@@ -140,3 +140,26 @@ def test_a_bad_model_is_one_line(digits_model: Path, tmp_path: Path, capsys: pyt
 def test_bad_options_are_one_line(words: list[str], digits_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["predict", str(digits_model), "x.npy", *words]) == 2
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_box_needs_no_model(digit: Digit, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pixels, label = digit
+    Image.fromarray(pixels).save(tmp_path / "digit.png")
+    assert main(["predict", "--model", "digits", str(tmp_path / "digit.png"), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["predictions"][0]["classes"][0]["label"] == str(label)
+    assert main(["predict", str(tmp_path / "digit.png"), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["predictions"][0]["classes"][0]["label"] in Model(find_model("cifar10")).labels
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["model.gguf"], "expected images after the model"),
+        (["model.gguf", "a.png", "--model", "digits"], "two models, model.gguf and --model digits"),
+        (["--model", "cifar", "a.png"], "no model 'cifar' in the box"),
+    ],
+)
+def test_confused_models_are_refused(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", *words]) == 2
+    assert message in capsys.readouterr().err

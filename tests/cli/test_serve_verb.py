@@ -6,9 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import httpx2 as httpx
 import pytest
 
 from bitedge.cli.main import main
+from bitedge.runtime import boxed_models
 from bitedge.serve.auth import authorize, parse_keys
 
 
@@ -22,7 +24,6 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 
 
 def test_bad_input_gets_one_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    assert "expected the models to serve: bitedge serve DIR" in refused(capsys)
     assert "no such folder" in refused(capsys, str(tmp_path / "nowhere"))
     assert "holds no model" in refused(capsys, str(tmp_path))
     assert "port: expected a number from 0 to 65535" in refused(capsys, str(tmp_path), "--port", "99999")
@@ -63,3 +64,14 @@ def test_serving_loads_neither_torch_nor_tensorflow() -> None:
     code = "import sys, bitedge.serve.server; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not {"torch", "tensorflow", "onnxruntime", "bitedge.train", "bitedge.export"} & set(loaded)
+
+
+def test_without_models_the_box_is_served() -> None:
+    command = [sys.executable, "-m", "bitedge.cli", "serve", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split(" on ")[-1].strip()
+        listed = httpx.get(f"{url}/v1/models").json()
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+    assert {model["name"] for model in listed["models"]} == set(boxed_models())

@@ -1,8 +1,8 @@
 """Serve models over HTTP: POST an image to /v1/classify, or open the page at /.
 
-DIR is a folder with one sub-folder per model (and in it one per version, 1, 2, ...), or a training run, an export
-folder, a single model file, or several of these. New versions are picked up while it runs. It binds to this machine
-only, unless --host says otherwise.
+Without DIR the models in the box are served. DIR is a folder with one sub-folder per model (and in it one per version,
+1, 2, ...), or a training run, an export folder, a single model file, or several of these. New versions are picked up
+while it runs. It binds to this machine only, unless --host says otherwise.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import dataclasses
 from pathlib import Path
 from typing import Any
 
-from bitedge.cli.errors import CommandError
+from bitedge.runtime.box import DEFAULT, MODELS
 
 # Option, type, what it does; the name is a field of ServeConfig, which has the default and the range.
 NUMBERS: tuple[tuple[str, type, str], ...] = (
@@ -85,8 +85,8 @@ def run(args: argparse.Namespace) -> int:
         secret, line = new_key(args.new_key)
         emit(args, {"key": secret, "line": line}, f"key (keep it secret): {secret}\nline for --keys-file: {line}")
         return 0
-    if not args.models:
-        raise CommandError("expected the models to serve: bitedge serve DIR")
     from bitedge.serve.server import serve
 
+    if not args.models:
+        args.models, args.default_model = [MODELS], args.default_model or DEFAULT
     return serve(config_of(args))
