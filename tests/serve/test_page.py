@@ -8,13 +8,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
-from tests.serve.pictures import encoded, png
+from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer
 
+from bitedge.runtime.box import MODELS
 from bitedge.serve.auth import new_key
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -240,22 +239,21 @@ def test_the_documentation_works_offline(open_page: Open, shared_server: Running
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_the_model_of_the_container_reads_a_digit(
+def test_the_model_in_the_box_knows_a_cat(
     start_server: Callable[..., RunningServer], open_page: Open, dark: bool, tmp_path: Path
 ) -> None:
-    """What the pictures in the documentation show; BITEDGE_SCREENSHOTS names a folder to keep them in."""
-    from sklearn.datasets import load_digits
+    """What the pictures in the documentation show; BITEDGE_SCREENSHOTS names a folder to keep them in.
 
-    digits = load_digits()
-    scan = Image.fromarray((digits.images[7] * 255 / 16).astype(np.uint8)).resize((160, 160), Image.Resampling.BICUBIC)
-    server = start_server(models=ROOT / "deploy" / "models")
+    The photo is Chelsea, by Stefan van der Walt (CC0), as it comes with scikit-image.
+    """
+    server = start_server("--default-model", "cifar10", models=MODELS)
     watched = open_page(f"{server.url}/", dark=dark)
-    upload(watched, encoded(scan), "seven.png")
+    upload(watched, (Path(__file__).parent / "data" / "cat.jpg").read_bytes(), "cat.jpg")
     watched.state("done")
-    assert watched.text("top") == str(digits.target[7])
-    assert "on digits (validation)" in watched.text("card")
+    assert watched.text("top") == "cat"
+    assert "on cifar10 (test)" in watched.text("card")
     expect(watched.page.locator("#seen-size")).to_have_text("32 × 32")
-    expect(watched.page.locator("#original-size")).to_have_text("160 × 160")
+    expect(watched.page.locator("#original-size")).to_have_text("451 × 300")
     path = Path(os.environ.get("BITEDGE_SCREENSHOTS", tmp_path)) / f"page-{'dark' if dark else 'light'}.png"
     watched.page.screenshot(path=path, full_page=True)
     assert path.stat().st_size > 10_000
