@@ -16,7 +16,7 @@ from bitedge.train.errors import TrainError
 from bitedge.train.progress import Lines, Silent
 from bitedge.train.recipe import load_recipe
 from bitedge.train.sweep import SWEEPS, Sweep, load_sweep, overrides, points, run_sweep
-from bitedge.train.sweep_report import study_table
+from bitedge.train.sweep_report import along, study_table
 
 SET = {key: float(value) if "." in value else int(value) for key, value in (item.split("=") for item in SMALL)}
 
@@ -163,3 +163,15 @@ def test_a_cross_needs_its_centre() -> None:
 def test_unknown_sweep_names_the_nearest() -> None:
     with pytest.raises(TrainError, match="unknown sweep 'ablaton': did you mean 'ablation'"):
         load_sweep("ablaton")
+
+
+def test_the_picture_of_a_cross_shows_one_arm_in_each_panel() -> None:
+    def trial(gamma: float, tau: float) -> optuna.trial.FrozenTrial:
+        spread = optuna.distributions.FloatDistribution(0.0, 10.0)
+        return optuna.trial.create_trial(
+            params={"gamma": gamma, "tau": tau}, distributions={"gamma": spread, "tau": spread}, value=gamma * tau
+        )
+
+    cross = [trial(1, 1), trial(3, 1), trial(2, 1), trial(1, 5), trial(1, 0)]
+    assert [t.params["gamma"] for t in along(cross, "gamma")] == [1, 2, 3]
+    assert [t.params["tau"] for t in along(cross, "tau")] == [0, 1, 5]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -56,6 +57,13 @@ def _markdown(cells: Sequence[Any]) -> str:
     return "| " + " | ".join(map(str, cells)) + " |"
 
 
+def along(trials: Sequence[FrozenTrial], key: str) -> list[FrozenTrial]:
+    """The trials that differ from the most common values in this key alone, in its order: one arm of a cross."""
+    common = {name: Counter(trial.params[name] for trial in trials).most_common(1)[0][0] for name in trials[0].params}
+    arm = [t for t in trials if all(t.params[name] == common[name] for name in common if name != key)]
+    return sorted(arm, key=lambda trial: trial.params[key])
+
+
 def _plot(trials: Sequence[FrozenTrial], title: str, path: Path) -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -67,7 +75,11 @@ def _plot(trials: Sequence[FrozenTrial], title: str, path: Path) -> None:
     for axes, key in zip(figure.subplots(1, len(keys), squeeze=False, sharey=True).flat, keys, strict=True):
         values = [trial.params[key] for trial in trials]
         numeric = all(isinstance(value, int | float) and not isinstance(value, bool) for value in values)
-        axes.scatter(values if numeric else list(map(str, values)), [trial.value for trial in trials], s=16)
+        arm = along(trials, key) if numeric else []
+        if len(arm) > 2:  # a cross: the other trials vary other keys and say nothing about this one
+            axes.plot([trial.params[key] for trial in arm], [trial.value for trial in arm], marker="o")
+        else:
+            axes.scatter(values if numeric else list(map(str, values)), [trial.value for trial in trials], s=16)
         if numeric and min(values) > 0 and max(values) >= 100 * min(values):
             axes.set_xscale("log")
         axes.set_xlabel(key)
