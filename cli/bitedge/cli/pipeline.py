@@ -116,7 +116,9 @@ def summary(plan: Plan, record: Mapping[str, Any]) -> str:
         (name, stage["status"], f"{stage['seconds']:.1f}", _headline(name, stage["result"]))
         for name, stage in record["stages"].items()
     ]
+    page = plan.out / "report.html"
     commands = [
+        *([f"xdg-open {page}"] if page.exists() else []),
         f"bitedge inspect {plan.export / 'model.gguf'}",
         f"bitedge predict {plan.export / 'model.gguf'} IMAGE.png",
         f"bitedge serve {plan.export}",

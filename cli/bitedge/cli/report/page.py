@@ -115,7 +115,7 @@ def parity(verdict: Mapping[str, Any]) -> str:
             "-" if engine["top1_agreement"] is None else f"{100 * engine['top1_agreement']:.2f} %",
             "-" if engine["accuracy"] is None else f"{100 * engine['accuracy']:.2f} %",
             "-" if engine["logit_error"] is None else f"{engine['logit_error']:.1e}",
-            f"{sum(layer['differing'] for layer in engine['layers']):,}",
+            f"{sum(layer['differing'] for layer in engine['layers']):,}" if engine["layers"] else "-",
             engine["skipped"] or engine["breach"] or "",
         )
         for engine in verdict["engines"]
