@@ -65,7 +65,9 @@ def load(verb: Verb) -> ModuleType:
 def explain_missing(error: ModuleNotFoundError, verb: Verb) -> str:
     """Say which extra brings a package that is not installed."""
     package = (error.name or "").split(".")[0]
-    extra = EXTRA_OF_PACKAGE.get(package) or verb.extra
+    extra = EXTRA_OF_PACKAGE.get(package)
+    if verb.extra is not None and extra in (None, "image"):  # a verb's own extra brings the images along
+        extra = verb.extra
     if package == "bitedge" or extra is None:
         raise error
     return f"bitedge {verb.name}: needs {package}, which is not installed; run: pip install 'bitedge[{extra}]'"
