@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tests.serve.pictures import pixels, png
 
 from bitedge.serve.backends import ServedModel, load_model
-from bitedge.serve.batching import QUICK_BACKLOG, QUICK_SECONDS, Answer, Batcher, BatchReport, Job, batch_limit
+from bitedge.serve.batching import Answer, Batcher, BatchReport, Job, batch_limit
 from bitedge.serve.errors import ImageError, ShedError
 from bitedge.serve.images import ImageLimits
 
@@ -238,51 +238,3 @@ def test_a_model_that_fails_answers_everyone_and_the_thread_lives(held: Held, ne
         assert isinstance(await batcher.submit(job(healthy)), Answer)
 
     with_batcher(body, on_batch=reports.append)
-
-
-@pytest.mark.parametrize(("pace", "threads"), [(1e-5, 1), (2e-3, 2)])
-def test_quick_networks_keep_to_one_thread_and_slow_ones_share_all(
-    networks: tuple[Path, Path], pace: float, threads: int
-) -> None:
-    model = load_model(networks[0], name="net", version="1")
-    used: set[str] = set()
-    together = threading.Barrier(threads)
-    inner = model.context
-
-    def context() -> Callable[[NDArray[Any]], NDArray[np.float32]]:
-        run = inner()
-
-        def noted(images: NDArray[Any]) -> NDArray[np.float32]:
-            if threading.current_thread().name not in used:
-                used.add(threading.current_thread().name)
-                together.wait(30)  # each of the threads takes a batch, or this test fails
-            model.pace = pace
-            return run(images)
-
-        return noted
-
-    model.context = context
-    model.pace = pace
-
-    async def body(batcher: Batcher) -> None:
-        for _ in range(4):
-            await asyncio.gather(*[batcher.submit(job(model, seed)) for seed in range(8)])
-
-    with_batcher(body, threads=2, max_batch=4)
-    assert len(used) == threads
-
-
-def test_a_quick_network_that_piles_up_gets_help(networks: tuple[Path, Path]) -> None:
-    model = load_model(networks[0], name="net", version="1")
-    model.pace = QUICK_SECONDS * 0.9
-    went: list[bool] = []
-
-    async def body(batcher: Batcher) -> None:
-        batcher.pending = int(QUICK_BACKLOG / model.pace) + 2  # as if so many waited
-        answer = batcher.submit(job(model))
-        went.append(batcher._quick.empty())
-        batcher.pending = 1
-        await answer
-
-    with_batcher(body, threads=1, capacity=10_000)
-    assert went == [True]

@@ -5,10 +5,6 @@ it, runs it and reports the whole batch with a single call into the loop: batche
 are busy, and a lone request never waits for company (unless `batch_delay_ms` asks for that). A batch ends before it
 holds up the queue: networks that take long per image run in small batches, which cost them nothing.
 
-Networks that answer in a fraction of a millisecond have a thread of their own. The more threads share their jobs, the
-smaller the batches, and the more often Python's lock changes hands, which costs as much as the inference; one thread
-with the whole batch leaves the lock to the event loop. What piles up beyond that goes to all threads.
-
 Everything that counts (how much is pending, how fast it leaves) is touched by the event loop only, so it needs no lock.
 A job that expired, that would be late, or whose client left, is dropped before it is decoded.
 """
@@ -22,7 +18,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,8 +30,6 @@ from bitedge.serve.rate import ServiceRate
 
 BATCH_SECONDS = 0.05  # a batch should not take longer
 HEADROOM = 0.5  # of its deadline that a request may expect to wait: rates change, and the rest is for the work itself
-QUICK_SECONDS = 5e-4  # an image: networks below this run on one thread
-QUICK_BACKLOG = 0.02  # seconds of work that may wait for that thread before the others help
 INLINE_PIXELS = 512 * 512  # larger images are decoded apart, so that they hold up no batch
 
 
@@ -81,7 +75,6 @@ class BatchReport:
 
 
 Outcome = tuple[Job, Answer | BaseException]
-Jobs: TypeAlias = queue.SimpleQueue[Job | None]
 
 
 class Batcher:
@@ -106,16 +99,10 @@ class Batcher:
         self._limits = limits
         self._on_batch = on_batch
         self._on_drop = on_drop
-        self._jobs: Jobs = queue.SimpleQueue()
-        self._quick: Jobs = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._decoders = ThreadPoolExecutor(max(1, threads), thread_name_prefix="decode")
-        lanes = [self._jobs] * threads + [self._quick] * min(1, threads)
-        self._threads = [
-            threading.Thread(target=self._work, args=(lane,), name=f"infer-{i}", daemon=True)
-            for i, lane in enumerate(lanes)
-        ]
-        self._lanes = lanes
+        self._threads = [threading.Thread(target=self._work, name=f"infer-{i}", daemon=True) for i in range(threads)]
 
     def start(self) -> None:
         """Start the threads; call it on the event loop that will submit."""
@@ -125,8 +112,8 @@ class Batcher:
 
     def stop(self) -> None:
         """End the threads after what is queued."""
-        for lane in self._lanes:
-            lane.put(None)
+        for _ in self._threads:
+            self._jobs.put(None)
         for thread in self._threads:
             thread.join()
         self._decoders.shutdown()
@@ -155,13 +142,8 @@ class Batcher:
         self.check_room(job.count)
         self.pending += job.count
         job.future = self._loop.create_future()
-        self._queue(job)
+        self._jobs.put(job)
         return job.future
-
-    def _queue(self, job: Job) -> None:
-        pace = job.model.pace
-        quick = pace < QUICK_SECONDS and pace * self.pending < QUICK_BACKLOG
-        (self._quick if quick else self._jobs).put(job)
 
     async def call(self, function: Callable[..., bytes], *arguments: Any) -> bytes:
         """Run other work on images (a preview) in the decoders' threads, within the same bound."""
@@ -173,10 +155,10 @@ class Batcher:
         finally:
             self.pending -= 1
 
-    def _work(self, lane: Jobs) -> None:
+    def _work(self) -> None:
         contexts: dict[int, tuple[ServedModel, Callable[[NDArray[Any]], NDArray[np.float32]]]] = {}
         while True:
-            jobs = self._take(lane)
+            jobs = self._take()
             if jobs is None:
                 return
             begun = time.perf_counter()
@@ -191,9 +173,9 @@ class Batcher:
                 worked = time.perf_counter() - begun + sum(job.apart for job in ready)
                 self._loop.call_soon_threadsafe(self._settle, outcomes, reports, worked)
 
-    def _take(self, lane: Jobs) -> list[Job] | None:
+    def _take(self) -> list[Job] | None:
         """Wait for one job, then take what else is there."""
-        first = lane.get()
+        first = self._jobs.get()
         if first is None:
             return None
         jobs, images = [first], first.count
@@ -202,11 +184,11 @@ class Batcher:
         while images < most:
             try:
                 left = until - time.perf_counter() if until else 0.0
-                job = lane.get(timeout=left) if left > 0 else lane.get_nowait()
+                job = self._jobs.get(timeout=left) if left > 0 else self._jobs.get_nowait()
             except queue.Empty:
                 break
             if job is None:
-                lane.put(None)  # stop() counts one for each thread
+                self._jobs.put(None)  # stop() counts one for each thread
                 break
             jobs.append(job)
             images += job.count
@@ -257,7 +239,7 @@ class Batcher:
             except BaseException as error:
                 outcome = error
         if outcome is None:
-            self._queue(job)
+            self._jobs.put(job)
         else:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [], 0.0)
