@@ -37,18 +37,24 @@ def ran(*words: str | Path, **options: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def dist() -> Path:
-    """The folder with the static binary and the wheel, made anew."""
+def dist(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder with the static binary and the wheel, made anew, once for all workers of this session.
+
+    A second `make arm` would take the files away under the feet of the tests that use them.
+    """
     missing = [package for tool, package in TOOLS.items() if shutil.which(tool) is None]
     if missing:
         reason = f"cross-building and running for ARM needs: apt-get install {' '.join(missing)}"
         if os.environ.get("CI"):
             pytest.fail(reason)
         pytest.skip(reason)
-    CACHE.mkdir(parents=True, exist_ok=True)
-    with FileLock(CACHE / "arm.lock"):
+    base = tmp_path_factory.getbasetemp() if worker_id == "master" else tmp_path_factory.getbasetemp().parent
+    with FileLock(base / "arm.lock"):
+        if (base / "arm.done").exists():
+            return ROOT / "dist"
         environment = {key: value for key, value in os.environ.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}
         ran("make", "arm", cwd=ROOT, env=environment)
+        (base / "arm.done").touch()
     return ROOT / "dist"
 
 
@@ -61,6 +67,7 @@ def wheel(dist: Path) -> Path:
 def debian_python() -> Path:
     """A root folder with Debian's aarch64 Python, unpacked and kept from run to run."""
     folder = CACHE / "aarch64-python"
+    CACHE.mkdir(parents=True, exist_ok=True)
     with FileLock(CACHE / "aarch64-python.lock"):
         if not folder.exists():
             partial = CACHE / f"aarch64-python.{os.getpid()}"
