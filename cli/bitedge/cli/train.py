@@ -6,6 +6,7 @@ bitedge train --recipe cifar10-small --data DIR --set epochs=3 --out runs/first
 bitedge train --resume --out runs/first
 bitedge train sweep ablation --data DIR --out runs/ablation
 bitedge train compare cifar10-small cifar10-small-bop --data DIR --seeds 0,1 --out runs/comparison
+bitedge train compare --variants beyond --data DIR --seeds 0,1 --out runs/beyond
 torchrun --nproc-per-node 2 -m bitedge.cli train --recipe cifar10-small --data DIR --out runs/first
 """
 
@@ -34,6 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--resume", action="store_true", help="go on with an interrupted run")
     parser.add_argument("--print-recipe", action="store_true", help="show the resolved recipe and stop")
     parser.add_argument("--seeds", default="0,1", metavar="A,B", help="compare: the seeds (default: 0,1)")
+    parser.add_argument("--variants", metavar="NAME|FILE.toml", help="compare: variants of one recipe")
     parser.add_argument("--storage", metavar="URL", help="sweep: Optuna storage shared by several machines")
     parser.add_argument("--trials", type=int, metavar="N", help="sweep: stop after so many trials, go on later")
 
@@ -83,20 +85,27 @@ def recorded_data(out: Path) -> Path | None:
 
 
 def list_all(args: argparse.Namespace) -> int:
-    """Show every shipped recipe and sweep."""
+    """Show every shipped recipe, sweep and set of variants."""
+    from bitedge.train.compare import VARIANTS, load_variants
     from bitedge.train.recipe import list_recipes, load_recipe
     from bitedge.train.sweep import SWEEPS, load_sweep
 
     recipes = [load_recipe(name) for name in list_recipes()]
     sweeps = [load_sweep(path) for path in sorted(SWEEPS.glob("*.toml"))]
+    variants = [load_variants(path) for path in sorted(VARIANTS.glob("*.toml"))]
     rows = [(r.name, r.data.name, r.network.name, r.optimizer.rule, r.epochs, r.expected) for r in recipes]
     kinds = [(s.name, s.recipe, s.search, s.expected) for s in sweeps]
     data: dict[str, Any] = {
         "recipes": [{"name": r.name, "title": r.title, "expected": r.expected, "cost": r.cost} for r in recipes],
         "sweeps": [{"name": s.name, "title": s.title, "expected": s.expected} for s in sweeps],
+        "variants": [{"name": v.name, "title": v.title, "expected": v.expected} for v in variants],
     }
-    text = table(("recipe", "data", "network", "rule", "epochs", "expected"), rows)
-    emit(args, data, text + "\n\n" + table(("sweep", "recipe", "search", "expected"), kinds))
+    tables = (
+        table(("recipe", "data", "network", "rule", "epochs", "expected"), rows),
+        table(("sweep", "recipe", "search", "expected"), kinds),
+        table(("variants", "recipe", "expected"), [(v.name, v.recipe, v.expected) for v in variants]),
+    )
+    emit(args, data, "\n\n".join(tables))
     return 0
 
 
@@ -138,8 +147,12 @@ def compare(args: argparse.Namespace) -> int:
         seeds = [int(seed) for seed in args.seeds.split(",")]
     except ValueError:
         raise CommandError(f"--seeds {args.seeds}: expected whole numbers with commas, as in 0,1,2") from None
-    out = args.out or Path("runs") / "comparison"
-    results = run_comparison(args.names or SMALL, seeds=seeds, out=out, data=args.data, overrides=args.set)
+    if args.variants and args.names:
+        raise CommandError(f"give recipes to compare ({' '.join(args.names)}) or --variants, not both")
+    out = args.out or Path("runs") / (Path(args.variants).stem if args.variants else "comparison")
+    results = run_comparison(
+        args.names or SMALL, seeds=seeds, out=out, variants=args.variants, data=args.data, overrides=args.set
+    )
     data = {"folder": str(out), "rows": [dict(zip(HEADER, result.row(), strict=True)) for result in results]}
     text = table(HEADER, [result.row() for result in results])
     emit(args, data, f"{text}\n\n{out}: comparison.md, comparison.json, comparison.png")

@@ -141,9 +141,9 @@ class Session:
     def _train_step(self, network: nn.Module, images: Tensor, labels: Tensor) -> None:
         if not self.recipe.execution.channels_last:
             images = images.contiguous()
-        with self._autocast():
+        with self._autocast():  # the teacher's forward pass, too; torch keeps losses in float32
             logits = network(images)
-        loss = self.objective(logits.float(), labels, images)
+            loss = self.objective(logits.float(), labels, images)
         self.optimization.backward(loss)
         self.optimization.step()
         self.sums[0] += loss.detach() * len(labels)
