@@ -15,7 +15,6 @@ from tests.serve.pictures import pixels, png
 
 from bitedge.serve.backends import load_model
 from bitedge.serve.errors import ModelFaultError
-from bitedge.serve.golden import golden_image
 
 ARTIFACTS = {"core": "model.gguf", "float": "model.onnx", "integer": "model.int8.onnx"}
 
@@ -122,15 +121,6 @@ def test_a_file_without_golden_vectors_must_still_answer(artifacts: Path, tmp_pa
     assert plain.output_count == 10
     with pytest.raises(ModelFaultError, match="a trial run gave no finite 10 outputs"):
         load_model(changed(artifacts / "model.onnx", tmp_path / "b.onnx", spoil), name="bad", version="1")
-
-
-def test_golden_images_are_those_of_the_exporter() -> None:
-    from bitedge.export.golden import golden_input
-    from bitedge.export.graph import Kind, Value
-
-    for seed in (1, 2, 2**64 - 1):
-        expected = golden_input(Value("image", Kind.UINT8, (5, 7, 3)), seed)[0]
-        np.testing.assert_array_equal(golden_image(seed, (5, 7, 3)), expected)
 
 
 def test_without_onnx_runtime_the_extra_is_named(artifacts: Path, monkeypatch: pytest.MonkeyPatch) -> None:

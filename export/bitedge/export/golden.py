@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.export import ops, reference
-from bitedge.export.graph import Graph, Kind, Value
+from bitedge.export.graph import Graph, Value
+from bitedge.runtime.golden import golden_images
 
 COUNT = 2
-_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 _STEADY = 1e-4
 _TRIES = 8
 _NOISE = 1e-6
@@ -26,20 +26,9 @@ class Golden:
     output: NDArray[np.float32]
 
 
-def splitmix64(seed: int, count: int) -> NDArray[np.uint64]:
-    """Give the first words of Steele, Lea and Flood's SplitMix64 (https://doi.org/10.1145/2714064.2660195)."""
-    with np.errstate(over="ignore"):
-        z = np.uint64(seed) + _INCREMENT * np.arange(1, count + 1, dtype=np.uint64)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return z ^ (z >> np.uint64(31))
-
-
-def golden_input(value: Value, seed: int) -> NDArray[Any]:
-    """Give one image `[1, H, W, C]`, uint8 or float32, as docs/format.md generates it."""
-    size = int(np.prod(value.shape))
-    octets = splitmix64(seed, -(-size // 8)).astype("<u8").view(np.uint8)[:size].reshape(1, *value.shape)
-    return octets if value.kind is Kind.UINT8 else ((2 * octets.astype(np.float32) - 255) / 256).astype(np.float32)
+def golden_input(value: Value, seed: int, count: int = 1) -> NDArray[Any]:
+    """Give the images `[count, H, W, C]` of a graph's input, uint8 or float32, as docs/format.md generates them."""
+    return golden_images(value.kind.value, value.shape, seed, count)
 
 
 def make_golden(graph: Graph, count: int = COUNT, first_seed: int = 1) -> Golden:
@@ -52,7 +41,7 @@ def make_golden(graph: Graph, count: int = COUNT, first_seed: int = 1) -> Golden
     best: tuple[float, Golden] | None = None
     for attempt in range(_TRIES):
         seed = first_seed + attempt * count
-        images = np.concatenate([golden_input(graph.input, seed + n) for n in range(count)])
+        images = golden_input(graph.input, seed, count)
         answers = reference.run(graph, images)
         scale = max(1.0, float(np.abs(answers).max()))
         shifts = [float(np.abs(reference.run(other, images) - answers).max()) for other in disturbed]

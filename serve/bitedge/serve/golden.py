@@ -9,22 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bitedge.runtime.golden import golden_images
 from bitedge.serve.errors import ModelFaultError
 
 TOLERANCE = 1e-3
-MASK = (1 << 64) - 1
-
-
-def golden_image(seed: int, shape: tuple[int, int, int]) -> NDArray[np.uint8]:
-    """The bytes that splitmix64 gives from a seed, as an image."""
-    size = int(np.prod(shape))
-    words = np.empty(-(-size // 8), "<u8")
-    with np.errstate(over="ignore"):
-        z = np.uint64(seed & MASK) + np.uint64(0x9E3779B97F4A7C15) * np.arange(1, len(words) + 1, dtype=np.uint64)
-        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        words[:] = z ^ (z >> np.uint64(31))
-    return words.view(np.uint8)[:size].reshape(shape)
 
 
 def check_golden(
@@ -38,7 +26,7 @@ def check_golden(
         raise ModelFaultError('the golden vectors cannot be read: expected {"seed": n, "output": [[...]]}') from None
     if expected.ndim != 2 or len(expected) == 0 or expected.shape[1] != outputs:
         raise ModelFaultError(f"the golden vectors have shape {list(expected.shape)}; expected [count, {outputs}]")
-    answers = run(np.stack([golden_image(seed + number, shape) for number in range(len(expected))]))
+    answers = run(golden_images("uint8", shape, seed, len(expected)))
     error = np.abs(answers - expected).max(axis=1) / np.maximum(1, np.abs(expected).max(axis=1))
     if not (error <= TOLERANCE).all():
         worst = int(np.argmax(np.where(np.isnan(error), np.inf, error)))
