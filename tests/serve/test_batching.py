@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 from tests.serve.pictures import pixels, png
 
 from bitedge.serve.backends import ServedModel, load_model
-from bitedge.serve.batching import Answer, Batcher, BatchReport, Job, batch_limit
+from bitedge.serve.batching import Batcher, batch_limit
 from bitedge.serve.errors import ImageError, ShedError
 from bitedge.serve.images import ImageLimits
+from bitedge.serve.jobs import Answer, BatchReport, Job
 
 
 class Held:

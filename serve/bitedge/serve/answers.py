@@ -14,7 +14,7 @@ from typing import Any
 from starlette.responses import Response
 
 from bitedge.serve.backends import ServedModel
-from bitedge.serve.batching import Answer
+from bitedge.serve.jobs import Answer
 
 JSON = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")

@@ -17,64 +17,18 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from bitedge.serve.backends import ServedModel
 from bitedge.serve.errors import ServeError, ShedError
 from bitedge.serve.images import ImageLimits, open_image, prepare
+from bitedge.serve.jobs import Answer, BatchReport, Contexts, Job, Outcome, group_by_model, run_group
 from bitedge.serve.rate import ServiceRate
 
 BATCH_SECONDS = 0.05  # a batch should not take longer
 HEADROOM = 0.5  # of its deadline that a request may expect to wait: rates change, and the rest is for the work itself
 INLINE_PIXELS = 512 * 512  # larger images are decoded apart, so that they hold up no batch
-
-
-@dataclass(slots=True)
-class Answer:
-    """What the network said about one job, and how long each part took, in seconds."""
-
-    outputs: NDArray[np.float32]
-    best: list[tuple[int, float]]  # the classes that were asked for, best first, with their probability
-    decode: float
-    queue: float
-    inference: float
-    batch_size: int
-
-
-@dataclass(slots=True, eq=False)
-class Job:
-    """One image as it was sent, or a ready tensor of several."""
-
-    model: ServedModel
-    payload: bytes | NDArray[Any]
-    deadline: float
-    count: int = 1
-    top_k: int = 0
-    created: float = field(default_factory=time.perf_counter)
-    future: asyncio.Future[Answer] | None = None
-    cancelled: bool = False
-    tensor: NDArray[Any] | None = None
-    decode: float = 0.0
-    apart: float = 0.0  # the part of it that a decoder's thread took
-    started: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class BatchReport:
-    """One run of the core, for the metrics."""
-
-    model: ServedModel
-    jobs: Sequence[Job]
-    images: int
-    inference: float
-    failed: bool
-
-
-Outcome = tuple[Job, Answer | BaseException]
 
 
 class Batcher:
@@ -156,7 +110,7 @@ class Batcher:
             self.pending -= 1
 
     def _work(self) -> None:
-        contexts: dict[int, tuple[ServedModel, Callable[[NDArray[Any]], NDArray[np.float32]]]] = {}
+        contexts = Contexts()
         while True:
             jobs = self._take()
             if jobs is None:
@@ -265,60 +219,3 @@ class Batcher:
 def batch_limit(pace: float, most: int) -> int:
     """How many images of a network make a batch of about `BATCH_SECONDS`, at least one and at most `most`."""
     return most if pace * most <= BATCH_SECONDS else max(1, int(BATCH_SECONDS / pace))
-
-
-def group_by_model(jobs: Sequence[Job], max_batch: int) -> list[list[Job]]:
-    """Split jobs into runs of one model and at most `max_batch` images (one job may be larger)."""
-    groups: dict[int, list[list[Job]]] = {}
-    for job in jobs:
-        of_model = groups.setdefault(id(job.model), [[]])
-        if of_model[-1] and sum(other.count for other in of_model[-1]) + job.count > max_batch:
-            of_model.append([])
-        of_model[-1].append(job)
-    return [group for of_model in groups.values() for group in of_model]
-
-
-def rank(model: ServedModel, outputs: NDArray[np.float32], top_k: int) -> list[list[tuple[int, float]]]:
-    """The best classes of every image; for the whole batch at once, and in this thread, not on the event loop."""
-    if not top_k:
-        return []
-    scores = model.scores(outputs)
-    order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-    values = scores[np.arange(len(scores))[:, None], order]
-    return [list(zip(*pair, strict=True)) for pair in zip(order.tolist(), values.tolist(), strict=True)]
-
-
-def run_group(
-    group: Sequence[Job],
-    contexts: dict[int, tuple[ServedModel, Callable[[NDArray[Any]], NDArray[np.float32]]]],
-) -> tuple[list[Outcome], BatchReport]:
-    """Run one batch and split its outputs; a failure is every job's answer."""
-    model = group[0].model
-    begun = time.perf_counter()
-    images = sum(job.count for job in group)
-    outcomes: list[Outcome] = []
-    failed = False
-    try:
-        if id(model) not in contexts:
-            for key in [key for key, (other, _) in contexts.items() if other.retired]:
-                del contexts[key]
-            contexts[id(model)] = (model, model.context())
-        tensors = [job.tensor for job in group if job.tensor is not None]
-        outputs = contexts[id(model)][1](tensors[0] if len(tensors) == 1 else np.concatenate(tensors))
-        inference = time.perf_counter() - begun
-        model.pace += (inference / images - model.pace) * (0.2 if model.pace else 1.0)
-        best = rank(model, outputs, max(job.top_k for job in group))
-        row = 0
-        for job in group:
-            job.started = begun
-            waited = max(0.0, begun - job.created - job.decode)
-            ranking = best[row][: job.top_k] if job.top_k else []
-            outcomes.append(
-                (job, Answer(outputs[row : row + job.count], ranking, job.decode, waited, inference, images))
-            )
-            row += job.count
-    except Exception as error:
-        inference = time.perf_counter() - begun
-        outcomes = [(job, error) for job in group]
-        failed = True
-    return outcomes, BatchReport(model, group, images, inference, failed)

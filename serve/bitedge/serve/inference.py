@@ -12,10 +12,10 @@ from fastapi import APIRouter, Path, Request, Response
 from bitedge.serve import openapi, schemas
 from bitedge.serve.answers import json_response
 from bitedge.serve.backends import ServedModel
-from bitedge.serve.batching import Job
 from bitedge.serve.classify import NAME, VERSION
 from bitedge.serve.errors import ServeError
 from bitedge.serve.gate import Passage
+from bitedge.serve.jobs import Job
 from bitedge.serve.operations import is_ready
 from bitedge.serve.service import Service
 from bitedge.serve.tensors import decompress, parse, respond

@@ -16,7 +16,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from bitedge.serve.batching import BatchReport
+from bitedge.serve.jobs import BatchReport
 from bitedge.serve.store import Entry, Event
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

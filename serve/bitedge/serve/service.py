@@ -12,10 +12,11 @@ from starlette.requests import Request
 
 from bitedge.serve.auth import Key, RateLimiter, load_keys
 from bitedge.serve.backends import ServedModel
-from bitedge.serve.batching import Answer, Batcher, Job
+from bitedge.serve.batching import Batcher
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.control import Control
 from bitedge.serve.errors import BodyTimeoutError, BodyTooLargeError, ServeError
+from bitedge.serve.jobs import Answer, Job
 from bitedge.serve.metrics import Metrics
 from bitedge.serve.store import ModelStore
 
