@@ -22,11 +22,12 @@ from tests.docs.pages import PAGES, ROOT, commands
 from bitedge.train import load_run
 from bitedge.train.sweep import SWEEPS
 
-NARROW = "--set epochs=1 --set data.limit=120 --set network.arguments.width=4 --set execution.threads=1"
+TINY = "--set data.limit=120 --set data.validation=80 --set network.arguments.width=4 --set execution.threads=1"
+NARROW = f"{TINY} --set epochs=1"
 LESS = {
-    "bitedge train compare": NARROW,
-    "bitedge train --recipe cifar10-small": NARROW,
-    "bitedge train --recipe digits": NARROW,
+    "bitedge train compare --variants": f"{TINY} --seeds 0",
+    "bitedge train compare": f"{NARROW} --seeds 0",
+    "bitedge train --recipe": NARROW,
     "bitedge train sweep": "--trials 1",
     "bitedge pipeline": f"{NARROW} --formats gguf,onnx",
     "bitedge bench --net": "--width 8 --image-size 64 --rounds 1 --engines bitedge",
