@@ -7,7 +7,7 @@
 namespace bitedge {
 namespace {
 
-constexpr int kFloatPixels = 6, kFloatBlocks = 1, kFloatStream = 4;
+constexpr int kFloatPixels = 6, kFloatBlocks = 1, kStreamBlocks = 4;
 constexpr int kImagePixels = 4, kImageBlocks = 1;
 constexpr int kStemSums = 7, kStemBlocks = 1;
 constexpr int kCarryPixels = 2, kLanes = 4;
@@ -71,7 +71,7 @@ namespace bitedge {
 const BinaryKernel kAvx2Binary = {
     "2x16", Grouping::kPairs, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kAvx2Image = {"4x16", 0, run_image_conv};
-const FloatKernel kAvx2Float = {"6x16", run_float_conv};
+const FloatKernel kAvx2Float = {"6x16", run_float_conv, run_float_stream};
 const StemKernel kAvx2Stem = {"winograd 1x16", run_stem};
 const RowKernels kAvx2Rows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 

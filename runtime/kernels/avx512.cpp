@@ -7,7 +7,7 @@
 namespace bitedge {
 namespace {
 
-constexpr int kFloatPixels = 6, kFloatBlocks = 4, kFloatStream = 8;
+constexpr int kFloatPixels = 6, kFloatBlocks = 4, kStreamBlocks = 16;
 constexpr int kImagePixels = 4, kImageBlocks = 4;
 constexpr int kStemSums = 30, kStemBlocks = 1;
 constexpr int kCarryPixels = 4, kLanes = 8;
@@ -65,7 +65,7 @@ namespace bitedge {
 const BinaryKernel kAvx512Binary = {
     "4x16", Grouping::kPairs, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kAvx512Image = {"4x64", 0, run_image_conv};
-const FloatKernel kAvx512Float = {"6x64", run_float_conv};
+const FloatKernel kAvx512Float = {"6x64", run_float_conv, run_float_stream};
 const StemKernel kAvx512Stem = {"winograd 4x16", run_stem};
 const RowKernels kAvx512Rows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 

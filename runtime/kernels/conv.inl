@@ -1,6 +1,6 @@
 // Float convolution, sixteen channels per lane vector. Included by the file of each instruction set, after its vector
-// header and finish.inl. The file defines kFloatPixels and kFloatBlocks, the register tile, and kFloatStream, the
-// number of blocks that a matrix times a vector keeps in flight.
+// header and finish.inl. The file defines kFloatPixels and kFloatBlocks, the register tile, and kStreamBlocks, that of
+// a matrix times a vector.
 namespace bitedge {
 namespace {
 
@@ -11,14 +11,15 @@ void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_zero();
   }
-  const size_t depth = size_t(c.steps) * size_t(c.run) * kBlock;
-  const float* w = c.weights + size_t(block) * depth;
+  const size_t side = size_t(c.side), depth = size_t(c.steps) * size_t(c.run) * kBlock, at = size_t(block) % side;
+  const size_t row = side * kBlock, next = side == 1 ? depth : kBlock;
+  const float* w = c.weights + (size_t(block) - at) * depth + at * kBlock;
   for (int32_t s = 0; s < c.steps; s++) {
     const float* in[kPixels];
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i] + c.region.step[s];
-    for (int32_t k = 0; k < c.run; k++, w += kBlock) {
+    for (int32_t k = 0; k < c.run; k++, w += row) {
       F16 weights[kBlocks];
-      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(w + size_t(j) * depth);
+      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(w + size_t(j) * next);
       BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
         const F16 x = f_set(in[i][k]);
         BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_fma(x, weights[j], acc[i][j]);
@@ -51,7 +52,6 @@ void float_blocks(const FloatConv& c, int32_t* block) {
 template <Ending kEnding>
 void float_conv(const FloatConv& c) {
   int32_t block = c.region.block_begin;
-  if (c.region.pixel_end - c.region.pixel_begin == 1) float_blocks<1, kFloatStream, kEnding>(c, &block);
   float_blocks<kFloatPixels, kFloatBlocks, kEnding>(c, &block);
   if constexpr (kFloatBlocks > 2) float_blocks<kFloatPixels, 2, kEnding>(c, &block);
   if constexpr (kFloatBlocks > 1) float_blocks<kFloatPixels, 1, kEnding>(c, &block);
@@ -59,6 +59,44 @@ void float_conv(const FloatConv& c) {
 
 void run_float_conv(const FloatConv& c) {
   ending_of(c.finish) == Ending::kResidual ? float_conv<Ending::kResidual>(c) : float_conv<Ending::kAny>(c);
+}
+
+// kRows rows of the list from `i` on. Those that follow are fetched by hand: the hardware does not foresee which ones
+// are left out. They go to the second cache, since the first holds no more than this.
+template <int kRows, int kBlocks>
+void stream_tile(const FloatStream& s, int32_t i, int32_t block) {
+  const size_t pitch = size_t(s.blocks) * kBlock;
+  const float* w = s.weights + size_t(block) * kBlock;
+  float* sums = s.sums + size_t(block) * kBlock;
+  F16 acc[kBlocks];
+  BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[j] = f_load(sums + j * kBlock);
+  BITEDGE_UNROLL for (int r = 0; r < kRows; r++) {
+    const float* row = w + size_t(s.row[i + r]) * pitch;
+    const float* next = w + size_t(s.row[i + r + FloatStream::kRows]) * pitch;
+    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) __builtin_prefetch(next + j * kBlock, 0, 2);
+    const F16 x = f_set(s.value[i + r]);
+    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[j] = f_fma(x, f_load(row + j * kBlock), acc[j]);
+  }
+  BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) f_store(sums + j * kBlock, acc[j]);
+}
+
+// All blocks from `block` on, those that do not fill a tile by halves of it.
+template <int kRows, int kBlocks>
+void stream_rows(const FloatStream& s, int32_t i, int32_t block) {
+  for (; block + kBlocks <= s.block_end; block += kBlocks) stream_tile<kRows, kBlocks>(s, i, block);
+  if constexpr (kBlocks > 1) stream_rows<kRows, kBlocks / 2>(s, i, block);
+}
+
+void run_float_stream(const FloatStream& s) {
+  for (int32_t block = s.block_begin; block < s.block_end; block++) f_store(s.sums + block * kBlock, f_zero());
+  int32_t i = 0;
+  for (; i + FloatStream::kRows <= s.count; i += FloatStream::kRows) {
+    stream_rows<FloatStream::kRows, kStreamBlocks>(s, i, s.block_begin);
+  }
+  for (; i < s.count; i++) stream_rows<1, kStreamBlocks>(s, i, s.block_begin);
+  for (int32_t block = s.block_begin; block < s.block_end; block++) {
+    Tail<Ending::kAny>(s.finish, 0, block * kBlock).put(0, f_load(s.sums + block * kBlock));
+  }
 }
 
 }  // namespace

@@ -88,18 +88,35 @@ struct ImageKernel {
   void (*run)(const ImageConv&);
 };
 
-// One chain of fused multiply-adds per output, in the order of the steps.
+// One chain of fused multiply-adds per output, in the order of the steps. The weights of `side` blocks lie side by
+// side: [blocks / side][step][run][side][16], filled up with zeros.
 struct FloatConv {
   Region region;
   const float* map = nullptr;
-  int32_t steps = 0, run = 0;      // each step is `run` consecutive floats
-  const float* weights = nullptr;  // [block][step][run][16]
+  int32_t steps = 0, run = 0;  // each step is `run` consecutive floats
+  int32_t side = 1;            // 1, a multiple of 4, or all blocks
+  const float* weights = nullptr;
+  Finish finish;
+};
+
+// The same for one pixel: a matrix times a vector, of which only the elements that are not zero are listed, half of
+// them behind a ReLU. A product with zero would change no sum (weights are finite), so its weights need not be read.
+struct FloatStream {
+  static constexpr int32_t kRows = 8;  // that are read together
+
+  const int32_t* row = nullptr;  // [count + kRows] rows of the weights, the last ones only to be fetched ahead
+  const float* value = nullptr;  // [count]
+  int32_t count = 0;
+  int32_t block_begin = 0, block_end = 0, blocks = 0;
+  const float* weights = nullptr;  // [rows][blocks][16]
+  float* sums = nullptr;           // [blocks][16]
   Finish finish;
 };
 
 struct FloatKernel {
   const char* tile;
   void (*run)(const FloatConv&);
+  void (*stream)(const FloatStream&);
 };
 
 // A float convolution of an image, by tiles of 4x4 outputs: see winograd.inl. The map holds, for each position of a

@@ -7,7 +7,7 @@
 namespace bitedge {
 namespace {
 
-constexpr int kFloatPixels = 6, kFloatBlocks = 1, kFloatStream = 4;
+constexpr int kFloatPixels = 6, kFloatBlocks = 1, kStreamBlocks = 4;
 constexpr int kImagePixels = 4, kImageBlocks = 1;
 constexpr int kStemSums = 7, kStemBlocks = 1;
 constexpr int kTallies = 31;  // times 8 bits per byte stays below 256
@@ -64,7 +64,7 @@ namespace bitedge {
 const BinaryKernel kNeonBinary = {
     "2x8", Grouping::kRows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kNeonImage = {"4x16", 128, run_image_conv};
-const FloatKernel kNeonFloat = {"6x16", run_float_conv};
+const FloatKernel kNeonFloat = {"6x16", run_float_conv, run_float_stream};
 const StemKernel kNeonStem = {"winograd 1x16", run_stem};
 const RowKernels kNeonRows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
 

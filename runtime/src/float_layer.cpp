@@ -16,7 +16,7 @@ namespace bitedge {
 namespace {
 
 // What the widest kernel takes at a time, so that parts are whole tiles for all of them.
-constexpr size_t kTileBlocks = 4, kStreamBlocks = 8;
+constexpr size_t kTileBlocks = 4;
 
 class FloatLayer final : public Layer {
  public:
@@ -27,14 +27,19 @@ class FloatLayer final : public Layer {
         ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr, geometry.out),
         groups_(size_t(node.window.groups)),
         blocks_((size_t(geometry.out.channels) / groups_ + kBlock - 1) / kBlock),
+        dense_(geometry.out.pixels() == 1 && groups_ == 1),
+        side_(groups_ > 1 ? 1
+              : dense_    ? blocks_
+                          : kTileBlocks),
         origins_(geometry.origins(size_t(geometry.in.channels))) {
     const size_t depth = size_t(geometry.in.channels) / groups_, taps = geometry.taps().size();
     list_steps(depth);
     pack(node, taps * depth);
   }
 
+  // The padded map; and for a stream its list and its sums.
   size_t scratch_bytes(size_t images, int) const override {
-    return geometry_.padded ? images * map_floats() * sizeof(float) : 0;
+    return map_bytes(images) + (dense_ ? (2 * depth_ + FloatStream::kRows + blocks_ * kBlock) * sizeof(float) : 0);
   }
 
   void run(const Call& call, Pool& pool) const override {
@@ -46,12 +51,19 @@ class FloatLayer final : public Layer {
     }
     for (size_t image = 0; image < call.images; image += geometry_.merged()) {
       const size_t images = std::min(geometry_.merged(), call.images - image);
-      convolve(map + image * map_floats(), images * geometry_.out.pixels(), ending_.bind(call, image), pool);
+      const Finish finish = ending_.bind(call, image);
+      if (dense_ && images == 1) {
+        void* scratch = static_cast<unsigned char*>(call.scratch) + map_bytes(call.images);
+        stream(map + image * map_floats(), finish, static_cast<float*>(scratch), pool);
+      } else {
+        convolve(map + image * map_floats(), images * geometry_.out.pixels(), finish, pool);
+      }
     }
   }
 
  private:
   size_t map_floats() const { return geometry_.map_pixels() * size_t(geometry_.in.channels); }
+  size_t map_bytes(size_t images) const { return geometry_.padded ? images * map_floats() * sizeof(float) : 0; }
 
   // A row of the kernel is one step when its pixels lie side by side.
   void list_steps(size_t depth) {
@@ -64,17 +76,22 @@ class FloatLayer final : public Layer {
     }
   }
 
-  // [group of channels][block][taps · channels][16 lanes]
+  // [group of channels][block / side][taps · channels][side][16 lanes], a few rows at a time so that they stay in the
+  // cache.
   void pack(const Node& node, size_t depth) {
-    const size_t outputs = size_t(geometry_.out.channels) / groups_;
+    constexpr size_t kRows = 64;
+    const size_t outputs = size_t(geometry_.out.channels) / groups_, sides = (blocks_ + side_ - 1) / side_;
     depth_ = depth;
-    weights_ = Aligned<float>(groups_ * blocks_ * depth * kBlock);
-    for (size_t channel = 0; channel < size_t(geometry_.out.channels); channel++) {
-      const size_t within = channel % outputs, block = channel / outputs * blocks_ + within / kBlock;
-      float* to = weights_.data() + block * depth * kBlock + within % kBlock;
-      for (size_t i = 0; i < depth; i++) {
-        const size_t at = channel * depth + i;
-        to[i * kBlock] = node.weight_f32 ? node.weight_f32[at] : scalar::half_to_float(node.weight_f16[at]);
+    weights_ = Aligned<float>(groups_ * sides * side_ * depth * kBlock);
+    for (size_t row = 0; row < depth; row += kRows) {
+      for (size_t channel = 0; channel < size_t(geometry_.out.channels); channel++) {
+        const size_t within = channel % outputs, block = channel / outputs * blocks_ + within / kBlock;
+        float* to =
+            weights_.data() + (block - block % side_) * depth * kBlock + block % side_ * kBlock + within % kBlock;
+        for (size_t i = row; i < std::min(row + kRows, depth); i++) {
+          const size_t at = channel * depth + i;
+          to[i * side_ * kBlock] = node.weight_f32 ? node.weight_f32[at] : scalar::half_to_float(node.weight_f16[at]);
+        }
       }
     }
   }
@@ -90,6 +107,35 @@ class FloatLayer final : public Layer {
     });
   }
 
+  // One image through a dense layer.
+  void stream(const float* map, const Finish& finish, float* scratch, Pool& pool) const {
+    float* values = scratch + blocks_ * kBlock;
+    int32_t* rows = reinterpret_cast<int32_t*>(values + depth_);
+    FloatStream whole;
+    for (size_t s = 0; s < steps_.size(); s++) {
+      const float* from = map + origins_[0] + steps_[s];
+      for (int32_t k = 0; k < run_; k++) {
+        rows[whole.count] = int32_t(s) * run_ + k;
+        values[whole.count] = from[k];
+        whole.count += from[k] != 0;
+      }
+    }
+    std::fill_n(rows + whole.count, FloatStream::kRows, 0);
+    whole.row = rows;
+    whole.value = values;
+    whole.blocks = int32_t(blocks_);
+    whole.weights = weights_.data();
+    whole.sums = scratch;
+    whole.finish = finish;
+    const size_t parts = std::min(blocks_, size_t(pool.size()));
+    pool.each(parts, [&](size_t i) {
+      FloatStream part = whole;
+      part.block_begin = int32_t(blocks_ * i / parts);
+      part.block_end = int32_t(blocks_ * (i + 1) / parts);
+      kernel_.stream(part);
+    });
+  }
+
   void convolve(const float* map, size_t pixels, const Finish& finish, Pool& pool) const {
     FloatConv conv;
     conv.region.origin = origins_.data();
@@ -97,10 +143,10 @@ class FloatLayer final : public Layer {
     conv.map = map;
     conv.steps = int32_t(steps_.size());
     conv.run = run_;
+    conv.side = int32_t(side_);
     conv.weights = weights_.data();
     conv.finish = finish;
-    const Regions regions(pool.size(), pixels, blocks_, blocks_ * depth_ * kBlock * sizeof(float),
-                          pixels == 1 ? kStreamBlocks : kTileBlocks);
+    const Regions regions(pool.size(), pixels, blocks_, blocks_ * depth_ * kBlock * sizeof(float), kTileBlocks);
     pool.each(groups_ * regions.count(), [&](size_t i) {
       FloatConv part = conv;
       const size_t group = i / regions.count();
@@ -116,6 +162,8 @@ class FloatLayer final : public Layer {
   Geometry geometry_;
   EndingPlan ending_;
   size_t groups_, blocks_;  // of channels; blocks of output channels in each
+  bool dense_;              // one output pixel
+  size_t side_;             // blocks whose weights lie side by side
   size_t depth_ = 0;        // weights of one output channel
   int32_t run_ = 0;
   std::vector<int32_t> origins_, steps_;

@@ -164,6 +164,27 @@ TEST(dense_layers_for_one_and_many_images) {
   }
 }
 
+// Inputs that are zero are left out: lists of all lengths around the rows that are read together, none among them.
+TEST(dense_layers_behind_a_relu) {
+  for (int32_t n = 1; n <= 40; n++) {
+    NodeCase c;
+    c.op = Op::kConv2d;
+    c.input_kind = Kind::kFloat;
+    c.sparse = true;
+    c.seed = uint32_t(n);
+    c.in = {1, 1, n};
+    c.outputs = 13 * n;
+    compare(c);
+    c.in = {3, 2, n};
+    c.window.kernel_h = 3;
+    c.window.kernel_w = 2 + n % 2;
+    c.window.pad_left = n % 2;
+    c.outputs = n;
+    c.f16 = n % 2;
+    compare(c);
+  }
+}
+
 TEST(layers_of_the_networks) {
   for (const int32_t n : {64, 128, 256, 512}) {
     compare(binary(3584 / n / 8, n, n, 3, 1));

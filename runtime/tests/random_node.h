@@ -25,6 +25,7 @@ struct NodeCase {
   int32_t pad_value = 0;
   bool threshold = false, scale = true, emit_float = true, emit_bits = false, f16 = false, count_include_pad = false;
   bool min_channels = false;
+  bool sparse = false;  // of a float input, most elements are zero, some of them -0
   Activation activation = Activation::kNone;
   bool shared_slope = false;
   Kind input_kind = Kind::kBits;
@@ -116,8 +117,10 @@ class RandomNode {
     } else if (v.kind == Kind::kUint8) {
       for (unsigned char& byte : data) byte = static_cast<unsigned char>(random_());
     } else {
-      for (size_t i = 0; i < data.size() / sizeof(float); i++)
-        reinterpret_cast<float*>(data.data())[i] = random_float();
+      for (size_t i = 0; i < data.size() / sizeof(float); i++) {
+        const float x = random_float();
+        reinterpret_cast<float*>(data.data())[i] = case_.sparse && random_() % 4 ? 0.0f * x : x;
+      }
     }
     return data;
   }
