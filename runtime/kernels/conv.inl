@@ -4,22 +4,27 @@
 namespace bitedge {
 namespace {
 
-// kPixels pixels from `pixel` on by kBlocks blocks from `block` on.
-template <int kPixels, int kBlocks, Ending kEnding>
+// kPixels pixels from `pixel` on by kBlocks blocks from `block` on. With all blocks side by side, the rows that a tile
+// reads are far apart, so they are fetched ahead.
+template <int kPixels, int kBlocks, Ending kEnding, bool kSides>
 void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
   F16 acc[kPixels][kBlocks];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_zero();
   }
-  const size_t side = size_t(c.side), depth = size_t(c.steps) * size_t(c.run) * kBlock, at = size_t(block) % side;
-  const size_t row = side * kBlock, next = side == 1 ? depth : kBlock;
-  const float* w = c.weights + (size_t(block) - at) * depth + at * kBlock;
+  constexpr size_t kAhead = 16;
+  const size_t depth = size_t(c.steps) * size_t(c.run) * kBlock;
+  const size_t row = kSides ? size_t(c.side) * kBlock : kBlock, next = kSides ? kBlock : depth;
+  const float* w = c.weights + size_t(block) * next;
   for (int32_t s = 0; s < c.steps; s++) {
     const float* in[kPixels];
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i] + c.region.step[s];
     for (int32_t k = 0; k < c.run; k++, w += row) {
       F16 weights[kBlocks];
-      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(w + size_t(j) * next);
+      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
+        weights[j] = f_load(w + size_t(j) * next);
+        if (kSides) __builtin_prefetch(w + kAhead * row + size_t(j) * next, 0, 2);
+      }
       BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
         const F16 x = f_set(in[i][k]);
         BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_fma(x, weights[j], acc[i][j]);
@@ -33,32 +38,36 @@ void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
 }
 
 // The pixels that do not fill a tile.
-template <int kPixels, int kBlocks, Ending kEnding>
+template <int kPixels, int kBlocks, Ending kEnding, bool kSides>
 void float_rest(const FloatConv& c, int32_t pixel, int32_t block, int32_t pixels) {
-  if (pixels == kPixels) return float_tile<kPixels, kBlocks, kEnding>(c, pixel, block);
-  if constexpr (kPixels > 1) float_rest<kPixels - 1, kBlocks, kEnding>(c, pixel, block, pixels);
+  if (pixels == kPixels) return float_tile<kPixels, kBlocks, kEnding, kSides>(c, pixel, block);
+  if constexpr (kPixels > 1) float_rest<kPixels - 1, kBlocks, kEnding, kSides>(c, pixel, block, pixels);
 }
 
-template <int kPixels, int kBlocks, Ending kEnding>
+template <int kBlocks, Ending kEnding, bool kSides>
 void float_blocks(const FloatConv& c, int32_t* block) {
+  constexpr int kPixels = kFloatPixels;
   for (; *block + kBlocks <= c.region.block_end; *block += kBlocks) {
     int32_t pixel = c.region.pixel_begin;
     for (; pixel + kPixels <= c.region.pixel_end; pixel += kPixels)
-      float_tile<kPixels, kBlocks, kEnding>(c, pixel, *block);
-    if (pixel < c.region.pixel_end) float_rest<kPixels, kBlocks, kEnding>(c, pixel, *block, c.region.pixel_end - pixel);
+      float_tile<kPixels, kBlocks, kEnding, kSides>(c, pixel, *block);
+    if (pixel < c.region.pixel_end)
+      float_rest<kPixels, kBlocks, kEnding, kSides>(c, pixel, *block, c.region.pixel_end - pixel);
   }
 }
 
-template <Ending kEnding>
+template <Ending kEnding, bool kSides>
 void float_conv(const FloatConv& c) {
   int32_t block = c.region.block_begin;
-  float_blocks<kFloatPixels, kFloatBlocks, kEnding>(c, &block);
-  if constexpr (kFloatBlocks > 2) float_blocks<kFloatPixels, 2, kEnding>(c, &block);
-  if constexpr (kFloatBlocks > 1) float_blocks<kFloatPixels, 1, kEnding>(c, &block);
+  float_blocks<kFloatBlocks, kEnding, kSides>(c, &block);
+  if constexpr (kFloatBlocks > 2) float_blocks<2, kEnding, kSides>(c, &block);
+  if constexpr (kFloatBlocks > 1) float_blocks<1, kEnding, kSides>(c, &block);
 }
 
 void run_float_conv(const FloatConv& c) {
-  ending_of(c.finish) == Ending::kResidual ? float_conv<Ending::kResidual>(c) : float_conv<Ending::kAny>(c);
+  if (c.side > 1) return float_conv<Ending::kAny, true>(c);
+  ending_of(c.finish) == Ending::kResidual ? float_conv<Ending::kResidual, false>(c)
+                                           : float_conv<Ending::kAny, false>(c);
 }
 
 // kRows rows of the list from `i` on. Those that follow are fetched by hand: the hardware does not foresee which ones

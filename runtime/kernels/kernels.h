@@ -94,7 +94,7 @@ struct FloatConv {
   Region region;
   const float* map = nullptr;
   int32_t steps = 0, run = 0;  // each step is `run` consecutive floats
-  int32_t side = 1;            // 1, a multiple of 4, or all blocks
+  int32_t side = 1;
   const float* weights = nullptr;
   Finish finish;
 };

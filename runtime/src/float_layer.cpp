@@ -28,9 +28,7 @@ class FloatLayer final : public Layer {
         groups_(size_t(node.window.groups)),
         blocks_((size_t(geometry.out.channels) / groups_ + kBlock - 1) / kBlock),
         dense_(geometry.out.pixels() == 1 && groups_ == 1),
-        side_(groups_ > 1 ? 1
-              : dense_    ? blocks_
-                          : kTileBlocks),
+        side_(dense_ ? blocks_ : 1),
         origins_(geometry.origins(size_t(geometry.in.channels))) {
     const size_t depth = size_t(geometry.in.channels) / groups_, taps = geometry.taps().size();
     list_steps(depth);
@@ -80,9 +78,9 @@ class FloatLayer final : public Layer {
   // cache.
   void pack(const Node& node, size_t depth) {
     constexpr size_t kRows = 64;
-    const size_t outputs = size_t(geometry_.out.channels) / groups_, sides = (blocks_ + side_ - 1) / side_;
+    const size_t outputs = size_t(geometry_.out.channels) / groups_;
     depth_ = depth;
-    weights_ = Aligned<float>(groups_ * sides * side_ * depth * kBlock);
+    weights_ = Aligned<float>(groups_ * blocks_ * depth * kBlock);
     for (size_t row = 0; row < depth; row += kRows) {
       for (size_t channel = 0; channel < size_t(geometry_.out.channels); channel++) {
         const size_t within = channel % outputs, block = channel / outputs * blocks_ + within / kBlock;
@@ -163,7 +161,7 @@ class FloatLayer final : public Layer {
   EndingPlan ending_;
   size_t groups_, blocks_;  // of channels; blocks of output channels in each
   bool dense_;              // one output pixel
-  size_t side_;             // blocks whose weights lie side by side
+  size_t side_;             // blocks whose weights lie side by side: all, or 1
   size_t depth_ = 0;        // weights of one output channel
   int32_t run_ = 0;
   std::vector<int32_t> origins_, steps_;
