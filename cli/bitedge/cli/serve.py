@@ -22,6 +22,7 @@ NUMBERS: tuple[tuple[str, type, str], ...] = (
     ("queue", int, "images that may wait in a process before requests are shed"),
     ("max_batch", int, "images that run together at most"),
     ("batch_delay_ms", float, "wait so long for a batch to fill"),
+    ("in_place_us", float, "networks faster than this answer small images without a thread; 0: never"),
     ("deadline_ms", float, "drop requests that waited longer, unless they say otherwise"),
     ("max_deadline_ms", float, "the longest deadline that a request may ask for"),
     ("max_body_bytes", int, "largest request"),

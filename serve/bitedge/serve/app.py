@@ -89,7 +89,8 @@ async def running(service: Service) -> AsyncIterator[None]:
     await asyncio.to_thread(warm_up)
     await asyncio.to_thread(service.store.refresh)
     service.metrics.set_models(service.store.entries())
-    service.batcher.start()
+    for part in (service.batcher, service.in_place, service.patience):
+        part.start()
     tasks = [asyncio.create_task(service.control.follow()), asyncio.create_task(look_out(service))]
     try:
         yield

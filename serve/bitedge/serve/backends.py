@@ -59,8 +59,9 @@ class ServedModel:
         """Probabilities of every class, for `[images, classes]` outputs."""
         if self.probabilities:
             return outputs
-        raised = np.exp(outputs - outputs.max(axis=1, keepdims=True))
-        return np.asarray(raised / raised.sum(axis=1, keepdims=True), dtype=np.float32)
+        raised: NDArray[np.float32] = np.exp(outputs - np.maximum.reduce(outputs, axis=1, keepdims=True))
+        raised /= np.add.reduce(raised, axis=1, keepdims=True)
+        return raised
 
 
 def load_model(path: Path, *, name: str, version: str, kernels: str | None = None) -> ServedModel:

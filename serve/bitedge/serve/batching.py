@@ -23,7 +23,17 @@ import numpy as np
 
 from bitedge.serve.errors import ServeError, ShedError
 from bitedge.serve.images import ImageLimits, open_image, prepare
-from bitedge.serve.jobs import Answer, BatchReport, Contexts, Job, Outcome, group_by_model, run_group
+from bitedge.serve.jobs import (
+    Answer,
+    BatchReport,
+    Contexts,
+    Job,
+    Outcome,
+    answer_futures,
+    group_by_model,
+    run_group,
+    too_late,
+)
 from bitedge.serve.rate import ServiceRate
 
 BATCH_SECONDS = 0.05  # a batch should not take longer
@@ -158,9 +168,7 @@ class Batcher:
                 outcomes.append((job, asyncio.CancelledError()))
             elif time.perf_counter() + expected > job.deadline:
                 job.model.pace *= 0.9  # lest one slow moment condemn all that follows, unmeasured
-                waited = time.perf_counter() - job.created
-                message = f"the deadline cannot be kept after {waited:.3f} s in the queue; come back later"
-                outcomes.append((job, ShedError(message, reason="deadline")))
+                outcomes.append((job, too_late(job)))
             elif job.tensor is not None or isinstance(job.payload, np.ndarray):
                 job.tensor = job.payload if isinstance(job.payload, np.ndarray) else job.tensor
                 ready.append(job)
@@ -204,16 +212,11 @@ class Batcher:
         self.rate.worked(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)), worked)
         for report in reports:
             self._on_batch(report)
-        for job, outcome in outcomes:
-            assert job.future is not None
+        for _, outcome in outcomes:
             if isinstance(outcome, ShedError):
                 outcome.retry_after = self.rate.seconds_for(self.pending)
-            if job.future.done():
-                self._on_drop("disconnected", job.count)
-            elif isinstance(outcome, Answer):
-                job.future.set_result(outcome)
-            else:
-                job.future.set_exception(outcome)
+        if left := answer_futures(outcomes):
+            self._on_drop("disconnected", left)
 
 
 def batch_limit(pace: float, most: int) -> int:

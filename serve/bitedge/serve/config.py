@@ -24,6 +24,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "queue": (1, 100_000),
     "max_batch": (1, 4_096),
     "batch_delay_ms": (0, 1_000),
+    "in_place_us": (0, 10_000),
     "deadline_ms": (1, 600_000),
     "max_deadline_ms": (1, 600_000),
     "max_body_bytes": (1_024, 1 << 30),
@@ -58,6 +59,7 @@ class ServeConfig:
     queue: int = 128  # images that wait or run, before requests are shed
     max_batch: int = 32
     batch_delay_ms: float = 0.0
+    in_place_us: float = 200.0  # networks below this answer small images on the event loop; 0: never
     deadline_ms: float = 1_000.0
     max_deadline_ms: float = 30_000.0
 

@@ -74,6 +74,18 @@ class Preprocessing:
             raise ServeError(f"preprocessing: interpolation is one of {', '.join(INTERPOLATIONS)}, got {interpolation}")
         return Preprocessing(height=height, width=width, channels=channels, resize=resize, interpolation=interpolation)
 
+    @property
+    def mode(self) -> str:
+        """Pillow's name for the network's channels."""
+        return "L" if self.channels == 1 else "RGB"
+
+    def resized(self, width: int, height: int) -> tuple[int, int]:
+        """The size that an image gets before it is cropped: its shorter side becomes `resize`, if that is given."""
+        if self.resize is None:
+            return self.width, self.height
+        short = min(width, height)
+        return self.resize * width // short, self.resize * height // short
+
 
 class TimedFile(io.BytesIO):
     """Bytes that can be read only until the time is used up."""
@@ -120,12 +132,17 @@ def prepare(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimit
         image.load()
         if any(key in image.info for key in ORIENTATION_KEYS):
             image = ImageOps.exif_transpose(image)
-        plain = to_mode(image, "L" if preprocessing.channels == 1 else "RGB")
+        plain = to_mode(image, preprocessing.mode)
     except TimeoutError:
         raise ImageError(f"the image takes longer than {limits.seconds:g} s to decode; send a simpler one") from None
     except Exception as error:  # as above: a damaged file is the sender's fault, whatever Pillow calls it
         raise ImageError(f"the image cannot be decoded: {_one_line(error)}") from None
-    pixels = np.frombuffer(fit(plain, preprocessing, limits).tobytes(), np.uint8)
+    return fit_pixels(plain, preprocessing, limits)
+
+
+def fit_pixels(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimits) -> NDArray[np.uint8]:
+    """Resize and crop an image of the right mode, and take its pixels."""
+    pixels = np.frombuffer(fit(image, preprocessing, limits).tobytes(), np.uint8)
     return pixels.reshape(preprocessing.height, preprocessing.width, preprocessing.channels)
 
 
@@ -167,16 +184,14 @@ def to_mode(image: Image.Image, mode: str) -> Image.Image:
 def fit(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimits) -> Image.Image:
     """Resize the shorter side and crop the centre, or resize both sides when `resize` is not given."""
     target = (preprocessing.width, preprocessing.height)
-    resample = INTERPOLATIONS[preprocessing.interpolation]
-    if preprocessing.resize is None:
-        return image if image.size == target else image.resize(target, resample)
     width, height = image.size
-    short = min(width, height)
-    scaled = (preprocessing.resize * width // short, preprocessing.resize * height // short)
-    if scaled[0] * scaled[1] > limits.pixels:
+    scaled = preprocessing.resized(width, height)
+    if preprocessing.resize is not None and scaled[0] * scaled[1] > limits.pixels:
         raise ImageTooLargeError(f"a {width}x{height} image is too long and thin to be resized; crop it first")
     if scaled != image.size:
-        image = image.resize(scaled, resample)
+        image = image.resize(scaled, INTERPOLATIONS[preprocessing.interpolation])
+    if scaled == target:
+        return image
     left = round((scaled[0] - target[0]) / 2)
     top = round((scaled[1] - target[1]) / 2)
     return image.crop((left, top, left + target[0], top + target[1]))

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.serve.backends import Runner, ServedModel
+from bitedge.serve.errors import ShedError
 
 
 @dataclass(slots=True)
@@ -121,3 +122,24 @@ def run_group(group: Sequence[Job], contexts: Contexts) -> tuple[list[Outcome], 
         outcomes = [(job, error) for job in group]
         failed = True
     return outcomes, BatchReport(model, group, images, inference, failed)
+
+
+def too_late(job: Job) -> ShedError:
+    """Why a job is dropped before it runs."""
+    waited = time.perf_counter() - job.created
+    message = f"the deadline cannot be kept after {waited:.3f} s in the queue; come back later"
+    return ShedError(message, reason="deadline")
+
+
+def answer_futures(outcomes: Sequence[Outcome]) -> int:
+    """Tell those who wait, on their event loop; how many images nobody waits for any more."""
+    left = 0
+    for job, outcome in outcomes:
+        assert job.future is not None
+        if job.future.done():
+            left += job.count
+        elif isinstance(outcome, Answer):
+            job.future.set_result(outcome)
+        else:
+            job.future.set_exception(outcome)
+    return left

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +15,10 @@ from bitedge.serve.batching import Batcher
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.control import Control
 from bitedge.serve.errors import BodyTimeoutError, BodyTooLargeError, ServeError
+from bitedge.serve.inplace import InPlace
 from bitedge.serve.jobs import Answer, Job
 from bitedge.serve.metrics import Metrics
+from bitedge.serve.patience import Patience
 from bitedge.serve.store import ModelStore
 
 WATCH_AFTER = 0.02  # seconds; a request that is answered sooner needs nobody to watch its connection
@@ -34,10 +35,12 @@ class Service:
     config: ServeConfig
     store: ModelStore
     batcher: Batcher
+    in_place: InPlace
     metrics: Metrics
     keys: tuple[Key, ...]
     limiter: RateLimiter | None
     control: Control
+    patience: Patience
     draining: bool = False
 
     @staticmethod
@@ -54,9 +57,16 @@ class Service:
             on_batch=metrics.observe_batch,
             on_drop=metrics.observe_drop,
         )
+        in_place = InPlace(
+            quick=0.0 if config.batch_delay_ms else config.in_place_us / 1e6,
+            max_batch=config.max_batch,
+            limits=config.image_limits,
+            on_batch=metrics.observe_batch,
+        )
         limiter = RateLimiter(config.rate_limit / config.workers, config.rate_burst) if config.rate_limit else None
         keys = load_keys(config.keys_file, config.keys_environment)
-        return Service(config, store, batcher, metrics, keys, limiter, Control(config.run_folder, store))
+        control, patience = Control(config.run_folder, store), Patience(config.body_seconds)
+        return Service(config, store, batcher, in_place, metrics, keys, limiter, control, patience)
 
     def budget(self, milliseconds: float | None) -> float:
         """The seconds that a request may wait: its own wish, or the default, within the allowed."""
@@ -69,6 +79,12 @@ class Service:
 
     async def run(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
         """Queue the jobs and wait for all of them; a client that leaves takes its queued jobs along."""
+        if len(jobs) == 1 and self.in_place.submit(jobs[0]):
+            assert jobs[0].future is not None
+            try:
+                return [await jobs[0].future]
+            except ServeError as error:
+                return [error]
         self.batcher.check_room(sum(job.count for job in jobs), budget)
         loop = asyncio.get_running_loop()
         futures = [self.batcher.submit(job) for job in jobs]
@@ -114,46 +130,28 @@ class Service:
 
     async def read_body(self, request: Request) -> bytes:
         """Read the whole body, within its limits of bytes and of time."""
-        message = await self._receive(request, self.config.body_seconds)
-        first: bytes = message.get("body", b"")
-        limit = self.config.max_body_bytes
-        if not message.get("more_body", False):
-            if len(first) > limit:
-                raise too_large(limit)
-            return first
-        parts, size = [first], len(first)
-        until = time.monotonic() + self.config.body_seconds
-        while message.get("more_body", False):
-            message = await self._receive(request, until - time.monotonic())
+        task = self.patience.begin()
+        try:
+            return await self._read_body(request)
+        except asyncio.CancelledError:
+            if not self.patience.is_late(task) or task.uncancel() > 0:
+                raise
+            raise BodyTimeoutError(f"the body did not arrive within {self.config.body_seconds:g} s") from None
+        finally:
+            self.patience.end(task)
+
+    async def _read_body(self, request: Request) -> bytes:
+        parts, size, limit = [], 0, self.config.max_body_bytes
+        while True:
+            message = await request.receive()
+            if message["type"] == "http.disconnect":
+                raise ClientGoneError
             parts.append(message.get("body", b""))
             size += len(parts[-1])
             if size > limit:
                 raise too_large(limit)
-        return b"".join(parts)
-
-    async def _receive(self, request: Request, seconds: float) -> MutableMapping[str, Any]:
-        task = asyncio.current_task()
-        assert task is not None
-        late = False
-
-        def expire() -> None:
-            nonlocal late
-            late = task.cancel()
-
-        timer = asyncio.get_running_loop().call_later(
-            max(0.0, seconds), expire
-        )  # asyncio.timeout, at a fifth of its cost
-        try:
-            message = await request.receive()
-        except asyncio.CancelledError:
-            if not late or task.uncancel() > 0:
-                raise
-            raise BodyTimeoutError(f"the body did not arrive within {self.config.body_seconds:g} s") from None
-        finally:
-            timer.cancel()
-        if message["type"] == "http.disconnect":
-            raise ClientGoneError
-        return message
+            if not message.get("more_body", False):
+                return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def drop(job: Job) -> None:
