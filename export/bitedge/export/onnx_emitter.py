@@ -5,7 +5,7 @@ Float layers, pooling, normalization and every epilogue are written here; a subc
 
 One bit that flips between two engines changes thousands of sums behind it, so what leads to a sign is rounded as torch
 rounds it: integer sums are exact, and BatchNorm, which in torch is one fused multiply-add, is computed in double and
-rounded once (`_fma`).
+rounded once (`_fma`), where `rounds_once` says so.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class OnnxEmitter:
         pixels = self.to.add("Cast", [self.to.get(node.inputs[0], "NCHW")], "pixels", to=TensorProto.FLOAT)
         pixels = self.to.add("Mul", [pixels, self.to.constant(np.float32(2), "two")], "pixels/twice")
         pixels = self.to.add("Sub", [pixels, self.to.constant(np.float32(255), "white")], "pixels/centred")
-        self.epilogue(node, self.float_signs_conv(node, op, pixels), "NCHW", exact=True)
+        self.epilogue(node, self.float_signs_conv(node, op, pixels), "NCHW")
 
     def binary_conv2d(self, node: Node, op: ops.BinaryConv2d) -> None:
         """Convolve bits with ±1 weights."""
@@ -92,11 +92,11 @@ class OnnxEmitter:
             matrix = op.weight.reshape(op.weight.shape[0], -1).T
             stored = self._float_weight(matrix, list(matrix.shape), f"{node.outputs[0]}/weight")
             acc = self.to.add("MatMul", [self.to.get(node.inputs[0], "NHWC"), stored], f"{node.outputs[0]}/acc")
-            self.epilogue(node, acc, "NHWC", exact=False)
+            self.epilogue(node, acc, "NHWC")
             return
         x = self.to.get(node.inputs[0], "NCHW")
         acc = self.float_signs_conv(node, op, x) if op.binary else self._float_conv(node, op, x, self._float_weight)
-        self.epilogue(node, acc, "NCHW", exact=False)
+        self.epilogue(node, acc, "NCHW")
 
     def _float_weight(self, weight: NDArray[Any], shape: list[int], name: str) -> str:
         stored = self.to.constant(weight.reshape(shape), name)
@@ -142,12 +142,10 @@ class OnnxEmitter:
         }
 
     def normalize(self, node: Node, op: ops.Normalize) -> None:
-        """Turn pixels into floats; in double only where float32 would round differently."""
-        levels = np.arange(256, dtype=np.float32)[:, None]
-        plain = bool((levels * op.scale + op.offset == reference.fma(levels, op.scale, op.offset)).all())
+        """Turn pixels into floats."""
         name = node.outputs[0]
         x = self.to.add("Cast", [self.to.get(node.inputs[0], "NCHW")], f"{name}/pixels", to=TensorProto.FLOAT)
-        self.to.put(name, self._fma(x, op.scale, op.offset, "NCHW", name, double=not plain), "NCHW")
+        self.to.put(name, self._fma(node, x, op.scale, op.offset, "NCHW", name), "NCHW")
 
     def layer_norm(self, node: Node, op: ops.LayerNorm) -> None:
         """Normalize over channels, which are last."""
@@ -198,16 +196,27 @@ class OnnxEmitter:
 
     def elementwise(self, node: Node, _op: ops.Elementwise) -> None:
         """Nothing but an epilogue."""
-        layout = self.to.layout(node.inputs[0])
+        layout = self.elementwise_layout(node)
         x = self.as_float(node.inputs[0], layout)
-        self.epilogue(node, x, layout, exact=True)
+        self.epilogue(node, x, layout)
 
-    def epilogue(self, node: Node, acc: str, layout: Layout, *, exact: bool) -> None:
-        """Write what follows a product: threshold or affine, residual, activation, sign.
+    def elementwise_layout(self, node: Node) -> Layout:
+        """Give the layout to compute in."""
+        return self.to.layout(node.inputs[0])
 
-        `exact` says that `acc` is worth a scale and bias with one rounding. A float convolution is not: its sum has
-        been rounded many times already, and a runtime folds plain scale and bias into its weights.
+    def rounds_once(self, node: Node) -> bool:
+        """Tell whether scale and bias are worth one rounding.
+
+        Behind a float convolution they are not: its sum has been rounded many times already, and a runtime folds plain
+        scale and bias into its weights. Nor are they on pixels if two roundings give the same 256 numbers.
         """
+        if isinstance(node.op, ops.Normalize):
+            levels, (scale, offset) = np.arange(256, dtype=np.float32)[:, None], (node.op.scale, node.op.offset)
+            return bool((levels * scale + offset != reference.fma(levels, scale, offset)).any())
+        return not isinstance(node.op, ops.Conv2d)
+
+    def epilogue(self, node: Node, acc: str, layout: Layout) -> None:
+        """Write what follows a product: threshold or affine, residual, activation, sign."""
         epilogue = ops.epilogue_of(node.op)
         if isinstance(epilogue, ops.Threshold):
             self._threshold(node, acc, epilogue, layout)
@@ -216,7 +225,7 @@ class OnnxEmitter:
         steps: list[Callable[[str, str], str]] = []
         if epilogue.scale is not None and epilogue.bias is not None:
             scale, bias = epilogue.scale, epilogue.bias
-            steps.append(lambda y, name: self._fma(y, scale, bias, layout, name, double=exact))
+            steps.append(lambda y, name: self._fma(node, y, scale, bias, layout, name))
         if len(node.inputs) > 1:
             residual = self.as_float(node.inputs[1], layout)
             steps.append(lambda y, name: self.to.add("Add", [y, residual], name))
@@ -233,32 +242,35 @@ class OnnxEmitter:
             self.to.put(node.outputs[0], y, layout)
         if epilogue.emit != "float":
             zero = self.to.constant(np.float32(0), "zero")
-            self.to.put(node.outputs[-1], self._at_least(y, zero, node.outputs[-1]), layout)
+            self.to.put(node.outputs[-1], self.at_least(y, zero, node.outputs[-1]), layout)
 
     def _threshold(self, node: Node, acc: str, epilogue: ops.Threshold, layout: Layout) -> None:
         name = node.outputs[0]
         limit = self.to.constant(self._channels(epilogue.threshold.astype(np.float32), layout), f"{name}/threshold")
-        self.to.put(name, self._at_least(acc, limit, name), layout)
+        self.to.put(name, self.at_least(acc, limit, name), layout)
 
-    def _at_least(self, x: str, limit: str, name: str) -> str:
+    def at_least(self, x: str, limit: str, name: str) -> str:
         """Bits: +1 where x >= limit. (ONNX's own Sign gives 0 for 0.)"""
         condition = self.to.add("GreaterOrEqual", [x, limit], f"{name}/positive")
         signs = [self.to.constant(self.PLUS, "plus"), self.to.constant(self.MINUS, "minus")]
         return self.to.add("Where", [condition, *signs], name)
 
-    def _fma(
-        self, x: str, scale: ops.FloatArray, bias: ops.FloatArray, layout: Layout, name: str, *, double: bool
-    ) -> str:
+    def _fma(self, node: Node, x: str, scale: ops.FloatArray, bias: ops.FloatArray, layout: Layout, name: str) -> str:
         """x·scale + bias; in double the product of two float32 is exact, so that only the result is rounded."""
-        wide = np.float64 if double else np.float32
-        if double:
+        once = self.rounds_once(node)
+        wide = np.float64 if once else np.float32
+        if once:
             x = self.to.add("Cast", [x], f"{name}/double", to=TensorProto.DOUBLE)
         if not bool((scale == 1).all()):
-            factor = self.to.constant(self._channels(scale, layout).astype(wide), f"{name}/scale")
+            factor = self.factor(node, self._channels(scale, layout).astype(wide), name)
             x = self.to.add("Mul", [x, factor], f"{name}/scaled")
         offset = self.to.constant(self._channels(bias, layout).astype(wide), f"{name}/bias")
-        x = self.to.add("Add", [x, offset], f"{name}/shifted" if double else name)
-        return self.to.add("Cast", [x], name, to=TensorProto.FLOAT) if double else x
+        x = self.to.add("Add", [x, offset], f"{name}/shifted" if once else name)
+        return self.to.add("Cast", [x], name, to=TensorProto.FLOAT) if once else x
+
+    def factor(self, _node: Node, scale: NDArray[Any], name: str) -> str:
+        """Give the tensor to scale with."""
+        return self.to.constant(scale, f"{name}/scale")
 
     def as_float(self, value: str, layout: Layout) -> str:
         """Give a value as floats: bits as ±1."""

@@ -34,4 +34,4 @@ class FloatEmitter(OnnxEmitter):
             pads = self.to.constant(np.array([0, 0, top, left, 0, 0, bottom, right]), f"{node.outputs[0]}/pads")
             value = self.to.constant(np.float32(op.pad_value), "plus" if op.pad_value > 0 else "minus")
             x = self.to.add("Pad", [x, pads, value], f"{node.outputs[0]}/padded")
-        self.epilogue(node, self.float_signs_conv(node, op, x, pad=own_padding), "NCHW", exact=True)
+        self.epilogue(node, self.float_signs_conv(node, op, x, pad=own_padding), "NCHW")

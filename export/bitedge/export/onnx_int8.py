@@ -8,8 +8,10 @@ output is saturate(2·(acc - t + 1)): 0 below the threshold and at least 2 from 
 to [0, 2] that is the bit.
 
 **Sums that stay numbers** (before a residual) do not fit QLinearConv's eight bits. They go through MatMulInteger, whose
-int32 sums come out whole, over windows that one Gather lines up. onnxruntime's ConvInteger would do the same in one
+int32 sums come out whole, over windows lined up by `onnx_windows`. onnxruntime's ConvInteger would do the same in one
 operator, at two thirds of the speed, and only with unsigned weights: with signed ones it falls back to a scalar loop.
+Scale and bias follow in float32, within the same operator, where float layers have gone before: there every engine
+rounds in its own way. Where only integers lead to the sum, they are rounded once, as torch does.
 """
 
 from __future__ import annotations
@@ -23,9 +25,11 @@ from onnx import TensorProto
 
 from bitedge.export import ops
 from bitedge.export.bundle import Bundle
-from bitedge.export.graph import Node, Shape
+from bitedge.export.exactness import exact_values
+from bitedge.export.graph import Graph, Node
 from bitedge.export.onnx_builder import Layout, save
 from bitedge.export.onnx_emitter import OnnxEmitter
+from bitedge.export.onnx_windows import index_size, line_up
 
 MAX_INDEX = 2**18  # entries of a Gather: beyond it (a map of 170x170 under 3x3) the file would hold a megabyte of index
 
@@ -40,6 +44,27 @@ class Int8Emitter(OnnxEmitter):
 
     PLUS: ClassVar[Any] = np.uint8(2)
     MINUS: ClassVar[Any] = np.uint8(0)
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._exact = exact_values(graph)
+        self._one: str | None = None
+
+    def rounds_once(self, node: Node) -> bool:
+        """Only what every engine must give to the last bit: elsewhere onnxruntime scales within the product."""
+        return super().rounds_once(node) and node.outputs[0] in self._exact
+
+    def elementwise_layout(self, node: Node) -> Layout:
+        """Channels last where only matrix products read the bits."""
+        readers = [other for other in self.graph.nodes if node.outputs[-1] in other.inputs]
+        products = bool(readers) and all(self._is_product(reader) for reader in readers)
+        return "NHWC" if products else super().elementwise_layout(node)
+
+    def at_least(self, x: str, limit: str, name: str) -> str:
+        """Bits: 2 where x >= limit, else 0; a truth value is a byte of 1 or 0, and its double takes one cheap pass."""
+        condition = self.to.add("GreaterOrEqual", [x, limit], f"{name}/positive")
+        byte = self.to.add("Cast", [condition], f"{name}/one", to=TensorProto.UINT8)
+        return self.to.add("Add", [byte, byte], name)
 
     def as_float(self, value: str, layout: Layout) -> str:
         """Give a value as floats: bits as ±1."""
@@ -62,7 +87,7 @@ class Int8Emitter(OnnxEmitter):
 
     def binary_conv2d(self, node: Node, op: ops.BinaryConv2d) -> None:
         """Convolve bits with ±1 weights."""
-        if isinstance(op.epilogue, ops.Affine) and op.window.groups == 1 and self._index_size(node, op) <= MAX_INDEX:
+        if self._is_product(node):
             self._matmul(node, op)
             return
         x = self.to.get(node.inputs[0], "NCHW")
@@ -102,45 +127,44 @@ class Int8Emitter(OnnxEmitter):
         self._affine(node, acc, "NCHW")
 
     def _matmul(self, node: Node, op: ops.BinaryConv2d) -> None:
-        """Line up the taps of every output pixel, `[N, pixels, taps]`, and multiply by `[taps, outputs]`."""
+        """Line up the windows, `[N, rows, columns, taps]`, and multiply by `[taps, outputs]`."""
         name, shape = node.outputs[0], self.values[node.inputs[0]].shape
-        rows, columns = op.window.output_size(shape[0], shape[1])
         matrix = op.weight.reshape(len(op.weight), -1).T  # taps in the order height, width, channel
-        pixels = self.to.reshape(self.to.get(node.inputs[0], "NHWC"), [0, -1, shape[2]], f"{name}/pixels")
-        if not self.is_dense(node, op):
-            index = windows_index(shape, op.window)
-            if (index == shape[0] * shape[1]).any():
-                beyond = self.to.constant(np.array([0, 0, 0, 0, 1, 0]), "one_more_pixel")
-                pixels = self.to.add("Pad", [pixels, beyond, self._bit(op.pad_value)], f"{name}/padded")
-            if op.window.kernel != (1, 1) or len(index) != shape[0] * shape[1] or (np.diff(index) != 1).any():
-                pixels = self.to.add(
-                    "Gather", [pixels, self.to.constant(index, f"{name}/taps")], f"{name}/windows", axis=1
-                )
-        windows = self.to.reshape(pixels, [0, rows * columns, len(matrix)], f"{name}/columns")
+        bits = self.to.get(node.inputs[0], "NHWC")
+        windows = line_up(self.to, bits, shape, op.window, self._bit(op.pad_value), name)
         stored = self.to.signs(matrix, matrix.shape, np.array([1, -1], np.int8), f"{name}/weight")
         acc = self.to.add("MatMulInteger", [windows, stored, self._bit(0)], f"{name}/acc")
-        acc = self.to.reshape(acc, [0, rows, columns, len(op.weight)], f"{name}/map")
         self._affine(node, acc, "NHWC")
 
     def _affine(self, node: Node, acc: str, layout: Layout) -> None:
+        """Scale the int32 sums: in double from there, or as floats."""
         epilogue = ops.epilogue_of(node.op)
-        if isinstance(epilogue, ops.Affine) and epilogue.scale is None:
+        if isinstance(epilogue, ops.Affine) and (epilogue.scale is None or not self.rounds_once(node)):
             acc = self.to.add("Cast", [acc], f"{node.outputs[0]}/sum", to=TensorProto.FLOAT)
-        self.epilogue(node, acc, layout, exact=True)
+        self.epilogue(node, acc, layout)
 
-    def _index_size(self, node: Node, op: ops.BinaryConv2d) -> int:
-        rows, columns = self.values[node.outputs[0]].shape[:2]
-        return 0 if self.is_dense(node, op) else rows * columns * int(np.prod(op.window.kernel))
+    def factor(self, node: Node, scale: NDArray[Any], name: str) -> str:
+        """Behind a product, the scale times a 1 that is known at run time only.
 
+        onnxruntime makes one operator of a product, Cast, Mul and Add if the factor is a product too. A product of
+        constants would be folded before it looks.
+        """
+        stored = super().factor(node, scale, name)
+        if not self._is_product(node) or self.rounds_once(node):
+            return stored
+        return self.to.add("Mul", [self._unit(), stored], f"{name}/unfolded")
 
-def windows_index(shape: Shape, window: ops.Window) -> NDArray[np.int32]:
-    """Give the pixel of every tap, `[rows · columns · KH · KW]`; the pixel after the last one stands for padding."""
-    height, width, _ = shape
+    def _unit(self) -> str:
+        """Give 1: the size of the batch, divided by itself."""
+        if self._one is None:
+            batch = self.to.add("Shape", [self.graph.input.name], "batch/shape", start=0, end=1)
+            batch = self.to.add("Cast", [batch], "batch/float", to=TensorProto.FLOAT)
+            self._one = self.to.add("Div", [batch, batch], "unit")
+        return self._one
 
-    def taps(axis: int) -> NDArray[Any]:
-        starts = np.arange(window.output_size(height, width)[axis]) * window.stride[axis] - window.pads[axis]
-        return starts[:, None] + np.arange(window.kernel[axis]) * window.dilation[axis]
-
-    y, x = taps(0)[:, None, :, None], taps(1)[None, :, None, :]
-    inside = (y >= 0) & (y < height) & (x >= 0) & (x < width)
-    return np.where(inside, y * width + x, height * width).astype(np.int32).reshape(-1)
+    def _is_product(self, node: Node) -> bool:
+        """Tell whether a layer of bits becomes a matrix product."""
+        op = node.op
+        if not isinstance(op, ops.BinaryConv2d) or not isinstance(op.epilogue, ops.Affine) or op.window.groups > 1:
+            return False
+        return index_size(self.values[node.inputs[0]].shape, op.window) <= MAX_INDEX
