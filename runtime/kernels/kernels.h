@@ -131,6 +131,8 @@ struct StemConv {
   const float* bias = nullptr;     // [rows][channels in whole blocks]
   const int32_t* row = nullptr;    // [pixels] offset of the row of a pixel in `bias`
   int32_t points = 0;              // along each axis: 6 or 7
+  int32_t phases = 1;              // along each axis; the depth is [phases, phases, channels]
+  int32_t whole_phases = 1;        // the first ones, that have all taps; others lack the last one
   int32_t out_h = 0, out_w = 0, tiles_w = 0, blocks = 0;
   int32_t first_row = 0;  // of the outputs, that `finish` begins with
   int32_t tile_begin = 0, tile_end = 0;

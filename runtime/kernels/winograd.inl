@@ -5,8 +5,9 @@
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
 // and channels together are the depth. Along each axis r taps and four outputs meet in r + 3 products, at as many
 // points, instead of 4·r. So 7x7 with stride 2 takes 37 products per output and channel instead of 147, and 11x11 with
-// stride 4 takes 108 instead of 363. Pixels are integers, so the transform of the image is exact, and the answer is
-// nearly as close to the real sum as that of a direct convolution in float32 (docs/performance.md has the measurement).
+// stride 4 takes 108 instead of 363 (32 and 99 where a phase lacks the last tap, see multiply()). Pixels are integers,
+// so the transform of the image is exact, and the answer is nearly as close to the real sum as that of a direct
+// convolution in float32 (docs/performance.md has the measurement).
 //
 // Three taps: the points 0, 1, -1, 1/2, -2 and infinity. Four taps: 0, 1, -1, 2, -2, 1/2 and infinity.
 namespace bitedge {
@@ -86,29 +87,42 @@ inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float
   }
 }
 
+// Adds the products of elements [k, end) of the depth at the first kUsed points of a row.
+template <int kUsed, int kPoints, int kTiles, int kBlocks>
+inline __attribute__((always_inline)) void add_products(const StemConv& c, int32_t k, int32_t end, const float* v,
+                                                        const float* u, F16 (&acc)[kTiles][kBlocks][kPoints]) {
+  const size_t tile = size_t(kPoints) * size_t(c.lanes), block = size_t(c.depth) * kPoints * kBlock;
+  for (; k < end; k++) {
+    const float* x = v + (k / kBlock * kPoints * kBlock + k % kBlock);
+    const float* w = u + size_t(k) * kPoints * kBlock;
+    BITEDGE_UNROLL for (int p = 0; p < kUsed; p++) {
+      F16 weights[kBlocks];
+      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(w + size_t(j) * block + p * kBlock);
+      BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
+        const F16 pixel = f_set(x[size_t(i) * tile + size_t(p * kBlock)]);
+        BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j][p] = f_fma(pixel, weights[j], acc[i][j][p]);
+      }
+    }
+  }
+}
+
 // One row of points: kTiles tiles by kBlocks blocks, folded to half[tile][block][row][kOut] while they are in
-// registers. `v` has [lanes / 16][kPoints][16] floats per tile, `u` blocks of [depth][kPoints][16].
+// registers. `v` has [lanes / 16][kPoints][16] floats per tile, `u` blocks of [depth][kPoints][16]. Phases that lack
+// the last tap have nothing at infinity, which is the last point: of `phases` rows of phases, each begins with those
+// that have it.
 template <int kPoints, int kTiles, int kBlocks>
-inline __attribute__((always_inline)) void multiply(const StemConv& c, const float* v, const float* u, float* half) {
+inline __attribute__((always_inline)) void multiply(const StemConv& c, int32_t phases, const float* v, const float* u,
+                                                    float* half) {
   F16 acc[kTiles][kBlocks][kPoints];
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
       BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) acc[i][j][p] = f_zero();
     }
   }
-  const size_t tile = size_t(kPoints) * size_t(c.lanes), block = size_t(c.depth) * kPoints * kBlock;
-  for (int32_t lane = 0; lane < c.depth; lane += kBlock, v += kPoints * kBlock) {
-    const float* end = u + size_t(c.depth - lane < kBlock ? c.depth - lane : kBlock) * kPoints * kBlock;
-    for (const float* x = v; u != end; u += kPoints * kBlock, x++) {
-      BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) {
-        F16 weights[kBlocks];
-        BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(u + size_t(j) * block + p * kBlock);
-        BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-          const F16 pixel = f_set(x[size_t(i) * tile + size_t(p * kBlock)]);
-          BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j][p] = f_fma(pixel, weights[j], acc[i][j][p]);
-        }
-      }
-    }
+  const int32_t width = c.depth / c.phases, whole = width / c.phases * c.whole_phases;
+  for (int32_t k = 0; k < phases * width; k += width) {
+    add_products<kPoints>(c, k, k + whole, v, u, acc);
+    add_products<kPoints - 1>(c, k + whole, k + width, v, u, acc);
   }
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
@@ -122,19 +136,20 @@ inline __attribute__((always_inline)) void multiply(const StemConv& c, const flo
 
 // The tiles that do not fill a register tile.
 template <int kPoints, int kTiles, int kBlocks>
-inline void multiply_rest(const StemConv& c, int32_t tiles, const float* v, const float* u, float* half) {
-  if (tiles == kTiles) return multiply<kPoints, kTiles, kBlocks>(c, v, u, half);
-  if constexpr (kTiles > 1) multiply_rest<kPoints, kTiles - 1, kBlocks>(c, tiles, v, u, half);
+inline void multiply_rest(const StemConv& c, int32_t phases, int32_t tiles, const float* v, const float* u,
+                          float* half) {
+  if (tiles == kTiles) return multiply<kPoints, kTiles, kBlocks>(c, phases, v, u, half);
+  if constexpr (kTiles > 1) multiply_rest<kPoints, kTiles - 1, kBlocks>(c, phases, tiles, v, u, half);
 }
 
 template <int kPoints, int kBlocks>
-void multiply_tiles(const StemConv& c, int32_t tiles, const float* v, const float* u, float* half) {
+void multiply_tiles(const StemConv& c, int32_t phases, int32_t tiles, const float* v, const float* u, float* half) {
   constexpr int kTiles = kStemSums / kStemBlocks / kPoints;
   const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(c.blocks) * kPoints * kOut * kBlock;
   for (; tiles >= kTiles; tiles -= kTiles, v += kTiles * from, half += kTiles * to) {
-    multiply<kPoints, kTiles, kBlocks>(c, v, u, half);
+    multiply<kPoints, kTiles, kBlocks>(c, phases, v, u, half);
   }
-  if (tiles > 0) multiply_rest<kPoints, kTiles, kBlocks>(c, tiles, v, u, half);
+  if (tiles > 0) multiply_rest<kPoints, kTiles, kBlocks>(c, phases, tiles, v, u, half);
 }
 
 // Which part of the epilogue is left: none but the bias, ReLU, or any.
@@ -179,17 +194,19 @@ void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float*
     }
   }
   for (int row = 0; row < kPoints; row++) {
+    const int32_t phases = row == kPoints - 1 ? c.whole_phases : c.phases;
     const float* u = c.weights + size_t(row) * size_t(c.blocks) * block_weights;
     const float* from = v + size_t(row) * pitch;
     float* to = half + size_t(row) * kOut * kBlock;
     int32_t block = 0;
     for (; block + kStemBlocks <= c.blocks; block += kStemBlocks) {
-      multiply_tiles<kPoints, kStemBlocks>(c, tiles, from, u + size_t(block) * block_weights,
+      multiply_tiles<kPoints, kStemBlocks>(c, phases, tiles, from, u + size_t(block) * block_weights,
                                            to + size_t(block) * block_half);
     }
     if constexpr (kStemBlocks > 1) {
       for (; block < c.blocks; block++) {
-        multiply_tiles<kPoints, 1>(c, tiles, from, u + size_t(block) * block_weights, to + size_t(block) * block_half);
+        multiply_tiles<kPoints, 1>(c, phases, tiles, from, u + size_t(block) * block_weights,
+                                   to + size_t(block) * block_half);
       }
     }
   }

@@ -209,6 +209,8 @@ void StemLayer::convolve(const uint8_t* map, size_t begin, size_t end, int32_t f
   conv.bias = bias_.data();
   conv.row = rows_.data();
   conv.points = points_;
+  conv.phases = stride_;
+  conv.whole_phases = geometry_.window.kernel_h - (taps_ - 1) * stride_;
   conv.out_h = geometry_.out.height;
   conv.out_w = geometry_.out.width;
   conv.first_row = first_row;
