@@ -16,7 +16,7 @@ from tests.serve.pictures import encoded, pixels, png
 from bitedge.serve.backends import ServedModel, load_model
 from bitedge.serve.errors import ImageError, ShedError
 from bitedge.serve.images import ImageLimits
-from bitedge.serve.inplace import DECODE_SECONDS, TURN_SECONDS, InPlace
+from bitedge.serve.inplace import DECODE_SECONDS, GATHER_SECONDS, InPlace
 from bitedge.serve.jobs import Answer, BatchReport, Job
 
 QUICK = 1.0  # seconds: whatever the machine is busy with, the networks of these tests are faster
@@ -49,7 +49,7 @@ async def answer(job: Job) -> Answer:
     return await job.future
 
 
-def test_jobs_of_one_turn_run_together_on_the_loop_and_each_gets_its_own_answer(model: ServedModel) -> None:
+def test_jobs_of_neighbouring_turns_run_together_on_the_loop_and_each_gets_its_own_answer(model: ServedModel) -> None:
     expected = model.context()(np.stack([pixels(seed) for seed in range(12)]))
     threads: set[str] = set()
     inner = model.context
@@ -67,7 +67,9 @@ def test_jobs_of_one_turn_run_together_on_the_loop_and_each_gets_its_own_answer(
 
     async def body(in_place: InPlace) -> None:
         jobs = [job(model, png(seed) if seed % 3 else pixels(seed)[None]) for seed in range(12)]
-        assert all(in_place.submit(one) for one in jobs)
+        assert all(in_place.submit(one) for one in jobs[:5])
+        await asyncio.sleep(0)  # one turn of the loop
+        assert all(in_place.submit(one) for one in jobs[5:])
         answers = [await answer(one) for one in jobs]
         assert [one.batch_size for one in answers] == [8] * 8 + [4] * 4
         for seed, one in enumerate(answers):
@@ -99,12 +101,12 @@ def load_model_with_pace(model: ServedModel, pace: float) -> ServedModel:
     return model
 
 
-def test_a_turn_takes_only_so_much_and_the_next_one_begins_anew(model: ServedModel) -> None:
+def test_only_so_much_is_gathered_and_then_it_begins_anew(model: ServedModel) -> None:
     async def body(in_place: InPlace) -> None:
         model.pace = 1e-3
         jobs = [job(model, png()) for _ in range(40)]
         taken = [one for one in jobs if in_place.submit(one)]
-        assert len(taken) == int(TURN_SECONDS / (1e-3 + DECODE_SECONDS)) + 1
+        assert len(taken) == int(GATHER_SECONDS / (1e-3 + DECODE_SECONDS)) + 1
         for one in taken:
             await answer(one)
         again = job(model, png())

@@ -5,26 +5,25 @@ than for a PNG of 32x32 and a network of a tenth of a millisecond, and when ther
 wait for the same lock. So a job is run in place when the network's measured time is below `quick` and the image is
 slight by its structure (`slight.py`), which bounds the time by construction.
 
-Jobs of one turn of the loop are run together at the end of the turn: code and data of one kind of work then stay in the
-caches, and the same requests cost two thirds of what they cost one after the other. The loop stays free for others: a
-turn takes so many jobs as are expected to take `TURN_SECONDS`. What else comes in that turn goes to the queue, which
-sheds when it is full.
+Jobs are gathered until a turn of the loop brings no more, and run together: code and data of one kind of work then stay
+in the caches, and the same requests cost half of what they cost one after the other. The loop stays free for others:
+jobs are gathered only as long as they are expected to take less than `GATHER_SECONDS`. What else comes until they have
+run goes to the queue, which sheds when it is full.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitedge.serve.errors import ServeError
 from bitedge.serve.images import ImageLimits
 from bitedge.serve.jobs import BatchReport, Contexts, Job, Outcome, answer_futures, group_by_model, run_group, too_late
 from bitedge.serve.slight import SlightImage, read_slight
 
-TURN_SECONDS = 0.01
+GATHER_SECONDS = 0.01
 DECODE_SECONDS = 5e-5  # of a slight image, about
 
 
@@ -40,7 +39,8 @@ class InPlace:
         self._on_batch = on_batch
         self._contexts = Contexts()
         self._jobs: list[tuple[Job, SlightImage | None]] = []
-        self._expected = 0.0  # seconds of work in this turn
+        self._seen = 0  # jobs, at the end of the turn before
+        self._expected = 0.0  # seconds of work
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
@@ -48,9 +48,9 @@ class InPlace:
         self._loop = asyncio.get_running_loop()
 
     def submit(self, job: Job) -> bool:
-        """Take a job, and answer its future at the end of this turn; False: it belongs to the threads."""
+        """Take a job, and answer its future soon; False: it belongs to the threads."""
         seconds = job.model.pace * job.count
-        if seconds >= self._quick or self._expected > TURN_SECONDS:
+        if seconds >= self._quick or self._expected > GATHER_SECONDS:
             return False
         image = None
         if not isinstance(job.payload, np.ndarray):
@@ -67,14 +67,22 @@ class InPlace:
         return True
 
     def _end_turn(self) -> None:
-        jobs, self._jobs, self._expected = self._jobs, [], 0.0
+        if len(self._jobs) > self._seen:
+            assert self._loop is not None
+            self._seen = len(self._jobs)
+            self._loop.call_soon(self._end_turn)
+            return
+        jobs, self._jobs, self._seen, self._expected = self._jobs, [], 0, 0.0
+        self._run(jobs)
+
+    def _run(self, jobs: Sequence[tuple[Job, SlightImage | None]]) -> None:
         ready: list[Job] = []
         outcomes: list[Outcome] = []
         for job, image in jobs:
             try:
                 self._prepare(job, image)
                 ready.append(job)
-            except ServeError as error:
+            except Exception as error:  # whatever it is, the others must have their answers
                 outcomes.append((job, error))
         for group in group_by_model(ready, self._max_batch):
             answers, report = run_group(group, self._contexts)
