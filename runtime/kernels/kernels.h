@@ -68,7 +68,7 @@ struct BinaryKernel {
   Grouping grouping;
   uint8_t lane[kBlock];  // where channel i of a block lies among the 16 words of a step
   void (*run)(const BinaryConv&);
-  void (*stream)(const BinaryConv&);  // single words, one pixel: a matrix times a vector
+  void (*stream)(const BinaryConv&);  // single words, one pixel: a matrix times a vector; null for half words
 };
 
 // acc = base[row[pixel]][channel] + 2·Σ w·(u - bias), four bytes per step.
@@ -189,6 +189,7 @@ struct KernelSet {
   const char* name;
   uint32_t features;  // all of these CpuFeature bits are needed
   const BinaryKernel* binary;
+  const BinaryKernel* half;  // reads map and weights in words of 32 bits, as half_word_map.h lays them out; or null
   const ImageKernel* image;
   const FloatKernel* conv;
   const StemKernel* stem;
@@ -196,7 +197,8 @@ struct KernelSet {
 };
 
 // What the files of this folder define.
-extern const BinaryKernel kAvx512VpopcntdqBinary, kAvx512Binary, kAvx2Binary, kNeonBinary, kNeonDotBinary;
+extern const BinaryKernel kAvx512VpopcntdqBinary, kAvx512VpopcntdqHalf, kAvx512Binary, kAvx2Binary, kNeonBinary,
+    kNeonDotBinary;
 extern const ImageKernel kAvx512VnniImage, kAvx512Image, kAvx2Image, kNeonImage, kNeonDotImage;
 extern const FloatKernel kAvx512Float, kAvx2Float, kNeonFloat;
 extern const StemKernel kAvx512Stem, kAvx2Stem, kNeonStem;

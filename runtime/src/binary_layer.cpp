@@ -7,6 +7,7 @@
 #include "binary_map.h"
 #include "ending.h"
 #include "geometry.h"
+#include "half_word_map.h"
 #include "regions.h"
 #include "threads.h"
 
@@ -15,13 +16,16 @@ namespace {
 
 size_t in_blocks(size_t channels) { return (channels + kBlock - 1) / kBlock; }
 
+// On words of 64 bits, or on half words: `Map` has the type, Map::Word.
+template <typename Map>
 class BinaryLayer final : public Layer {
  public:
-  BinaryLayer(const Graph& graph, const Node& node, const KernelSet& kernels, const Geometry& geometry,
-              Grouping grouping)
-      : Layer(std::string(kernels.name) + " binary_conv2d " +
-              (geometry.out.pixels() == 1 ? "1x16" : kernels.binary->tile)),
-        kernel_(*kernels.binary),
+  using Word = typename Map::Word;
+
+  BinaryLayer(const Graph& graph, const Node& node, const char* set, const BinaryKernel& kernel,
+              const Geometry& geometry, Grouping grouping)
+      : Layer(std::string(set) + " binary_conv2d " + (geometry.out.pixels() == 1 ? "1x16" : kernel.tile)),
+        kernel_(kernel),
         geometry_(geometry),
         map_(geometry, grouping, node.pad_value),
         ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr, geometry.out),
@@ -34,14 +38,14 @@ class BinaryLayer final : public Layer {
   }
 
   size_t scratch_bytes(size_t images, int) const override {
-    return map_.is_input() ? 0 : images * map_.image_words() * sizeof(uint64_t);
+    return map_.is_input() ? 0 : images * map_.image_words() * sizeof(Word);
   }
 
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
-    const uint64_t* map = static_cast<const uint64_t*>(call.input);
+    const Word* map = static_cast<const Word*>(call.input);
     if (!map_.is_input()) {
-      map = static_cast<const uint64_t*>(call.scratch);
+      map = static_cast<const Word*>(call.scratch);
       prepare(call, pool);
     }
     for (size_t image = 0; image < call.images; image += geometry_.merged()) {
@@ -54,53 +58,62 @@ class BinaryLayer final : public Layer {
   // Words of a block: what a kernel reads for sixteen output channels.
   size_t block_words() const { return (size_t(group_steps_) * size_t(group_size_) + size_t(single_steps_)) * kBlock; }
 
-  // Steps in the order of the weights: groups of words first, then words on their own.
+  static constexpr bool kHalf = sizeof(Word) < sizeof(uint64_t);
+  static constexpr size_t kBits = 8 * sizeof(Word);
+  // Of one tap: words that count, and words of the node's weights.
+  size_t words() const { return (size_t(geometry_.in.channels) / groups_ + kBits - 1) / kBits; }
+  size_t stored_words() const { return (size_t(geometry_.in.channels) / groups_ + 63) / 64 * (64 / kBits); }
+
+  // Steps in the order of the weights: groups of words first, then words on their own. The words of a group are `next`
+  // apart in the node's weights.
   struct Step {
-    int32_t tap, word;
+    size_t tap, word, next;
   };
   void list_steps(Grouping grouping) {
     const Window& w = geometry_.window;
-    const int32_t words = int32_t((size_t(geometry_.in.channels) / groups_ + 63) / 64);
+    const size_t width = size_t(w.kernel_w), last = words() - 1, whole_rows = size_t(w.kernel_h / 3 * 3);
     group_size_ = grouping == Grouping::kRows ? 3 : grouping == Grouping::kPairs ? 2 : 1;
     std::vector<Step> singles;
-    const int32_t whole_rows = w.kernel_h / 3 * 3;
-    for (int32_t tap = 0; tap < w.kernel_h * w.kernel_w; tap++) {
-      for (int32_t word = 0; word < words; word++) {
-        const int32_t row = tap / w.kernel_w;
-        const bool in_pair = grouping == Grouping::kPairs && (word | 1) < words;
-        const bool in_rows = grouping == Grouping::kRows && row < whole_rows;
-        if (in_pair ? word % 2 == 0 : in_rows && row % 3 == 0) order_.push_back({tap, word});
-        if (!in_pair && !in_rows) singles.push_back({tap, word});
+    for (size_t tap = 0; tap < taps_of_window(); tap++) {
+      for (size_t word = 0; word <= last; word++) {
+        const size_t row = tap / width, column = tap % width;
+        if (grouping == Grouping::kPairs && (word | 1) <= last) {
+          if (word % 2 == 0) order_.push_back({tap, word, 1});
+        } else if (grouping == Grouping::kRows && row < whole_rows) {
+          if (row % 3 == 0) order_.push_back({tap, word, width * stored_words()});
+        } else if (kHalf && (column | 1) < width) {
+          if (column % 2 == 0) order_.push_back({tap, word, stored_words()});
+        } else {
+          singles.push_back({tap, word, 0});
+        }
       }
     }
     group_steps_ = int32_t(order_.size());
     single_steps_ = int32_t(singles.size());
     order_.insert(order_.end(), singles.begin(), singles.end());
     const std::vector<int32_t> taps = geometry_.taps();
-    const int32_t pitch = grouping == Grouping::kRows ? 3 : 1;
-    for (const Step& s : order_) steps_.push_back(taps[size_t(s.tap)] * int32_t(map_.unit()) + s.word * pitch);
+    const size_t pitch = grouping == Grouping::kRows ? 3 : 1;
+    for (const Step& s : order_) steps_.push_back(taps[s.tap] * int32_t(map_.unit()) + int32_t(s.word * pitch));
   }
 
   // [group of channels][block][words of the steps][16 lanes]; channels that a block lacks stay zero.
   void pack(const Node& node, Grouping grouping) {
-    const size_t outputs = size_t(geometry_.out.channels) / groups_, taps = steps_of_window();
-    const size_t words = (size_t(geometry_.in.channels) / groups_ + 63) / 64;
-    weights_ = Aligned<uint64_t>(groups_ * blocks_ * block_words());
+    const size_t outputs = size_t(geometry_.out.channels) / groups_, stored = stored_words();
+    weights_ = Aligned<Word>(groups_ * blocks_ * block_words());
     for (size_t channel = 0; channel < size_t(geometry_.out.channels); channel++) {
-      const uint64_t* from = node.bits.data + channel * taps * words;
+      const Word* from = reinterpret_cast<const Word*>(node.bits.data) + channel * taps_of_window() * stored;
       const size_t within = channel % outputs, block = channel / outputs * blocks_ + within / kBlock;
-      uint64_t* to = weights_.data() + block * block_words() + kernel_.lane[within % kBlock];
-      const auto put = [&](uint64_t word) {
+      Word* to = weights_.data() + block * block_words() + kernel_.lane[within % kBlock];
+      const auto put = [&](Word word) {
         *to = word;
         to += kBlock;
       };
-      for (size_t i = 0; i < order_.size(); i++) {
-        const size_t at = size_t(order_[i].tap) * words + size_t(order_[i].word);
-        put(from[at]);
-        if (i >= size_t(group_steps_)) continue;
-        const size_t next = grouping == Grouping::kRows ? size_t(geometry_.window.kernel_w) * words : 1;
-        put(from[at] ^ from[at + next]);
-        if (grouping == Grouping::kRows) put(from[at] ^ from[at + next] ^ from[at + 2 * next]);
+      for (const Step& s : order_) {
+        const Word* word = from + s.tap * stored + s.word;
+        put(word[0]);
+        if (!s.next) continue;
+        put(word[0] ^ word[s.next]);
+        if (grouping == Grouping::kRows) put(word[0] ^ word[s.next] ^ word[2 * s.next]);
       }
     }
   }
@@ -109,7 +122,7 @@ class BinaryLayer final : public Layer {
   //   Σ real taps (depth - 2·popcount(a xor w)) = depth·real + 2·Σ padded popcount(w) - 2·(all that was counted).
   void fill_base(const Node& node) {
     const bool zero = node.pad_value == 0 && geometry_.padded;
-    const size_t depth = size_t(geometry_.in.channels) / groups_, words = (depth + 63) / 64, taps = steps_of_window();
+    const size_t depth = size_t(geometry_.in.channels) / groups_, words = (depth + 63) / 64, taps = taps_of_window();
     Geometry::Classes classes;
     if (zero) classes = geometry_.classes();
     if (!zero) classes.real.emplace_back(taps, true);
@@ -133,32 +146,32 @@ class BinaryLayer final : public Layer {
     for (const int32_t k : classes.of_pixel) rows_.push_back(k * int32_t(pitch));
   }
 
-  size_t steps_of_window() const { return size_t(geometry_.window.kernel_h) * size_t(geometry_.window.kernel_w); }
+  size_t taps_of_window() const { return size_t(geometry_.window.kernel_h) * size_t(geometry_.window.kernel_w); }
 
   void prepare(const Call& call, Pool& pool) const {
-    const size_t image_words = geometry_.in.pixels() * geometry_.in.words();
+    const size_t image_words = geometry_.in.pixels() * geometry_.in.words() * (64 / kBits);
     const size_t parts = pool.size() == 1 ? 1 : std::min(size_t(pool.size()), size_t(geometry_.height));
     pool.each(call.images * parts, [&](size_t i) {
       const size_t image = i / parts, part = i % parts;
-      map_.fill(static_cast<const uint64_t*>(call.input) + image * image_words,
-                static_cast<uint64_t*>(call.scratch) + image * map_.image_words(),
+      map_.fill(static_cast<const Word*>(call.input) + image * image_words,
+                static_cast<Word*>(call.scratch) + image * map_.image_words(),
                 int32_t(size_t(geometry_.height) * part / parts),
                 int32_t(size_t(geometry_.height) * (part + 1) / parts));
     });
   }
 
-  void convolve(const uint64_t* map, size_t pixels, const Finish& finish, Pool& pool) const {
+  void convolve(const Word* map, size_t pixels, const Finish& finish, Pool& pool) const {
     BinaryConv conv;
     conv.region.origin = origins_.data();
     conv.region.step = steps_.data();
-    conv.map = map;
+    conv.map = reinterpret_cast<const uint64_t*>(map);
     conv.groups = group_steps_;
     conv.singles = single_steps_;
-    conv.weights = weights_.data();
+    conv.weights = reinterpret_cast<const uint64_t*>(weights_.data());
     conv.base = base_.data();
     conv.row = rows_.empty() ? nullptr : rows_.data();
     conv.finish = finish;
-    const Regions regions(pool.size(), pixels, blocks_, blocks_ * block_words() * sizeof(uint64_t));
+    const Regions regions(pool.size(), pixels, blocks_, blocks_ * block_words() * sizeof(Word));
     pool.each(groups_ * regions.count(), [&](size_t i) {
       BinaryConv part = conv;
       const size_t group = i / regions.count();
@@ -173,13 +186,13 @@ class BinaryLayer final : public Layer {
 
   const BinaryKernel& kernel_;
   Geometry geometry_;
-  BinaryMap map_;
+  Map map_;
   EndingPlan ending_;
   size_t groups_, blocks_;  // of channels; blocks of output channels in each
   std::vector<int32_t> origins_, steps_, rows_;
   std::vector<Step> order_;
   int32_t group_steps_ = 0, single_steps_ = 0, group_size_ = 1;
-  Aligned<uint64_t> weights_;
+  Aligned<Word> weights_;
   Aligned<int32_t> base_;
 };
 
@@ -198,7 +211,12 @@ std::unique_ptr<const Layer> make_binary_layer(const Graph& graph, const Node& n
     grouping = Grouping::kNone;
   }
   if (!geometry.fits(3 * groups * words)) return nullptr;
-  return std::make_unique<BinaryLayer>(graph, node, kernels, geometry, grouping);
+  const bool half_empty = (in.channels - 1) % 64 < 32;
+  if (kernels.half && groups == 1 && half_empty && !few) {
+    return std::make_unique<BinaryLayer<HalfWordMap>>(graph, node, kernels.name, *kernels.half, geometry,
+                                                      kernels.half->grouping);
+  }
+  return std::make_unique<BinaryLayer<BinaryMap>>(graph, node, kernels.name, *kernels.binary, geometry, grouping);
 }
 
 }  // namespace bitedge

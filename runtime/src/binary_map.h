@@ -13,6 +13,8 @@ namespace bitedge {
 
 class BinaryMap {
  public:
+  using Word = uint64_t;
+
   BinaryMap(const Geometry& geometry, Grouping grouping, int32_t pad_value);
 
   // Words of one pixel of the map, and from one group of channels to the next.
