@@ -39,9 +39,16 @@ def metric(server: RunningServer, name: str) -> float:
     return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
+# Where small images run: on the event loop, or, as larger ones always do, in threads.
+PLACES = pytest.mark.parametrize("place", [("--in-place-us", "10000"), ("--in-place-us", "0")], ids=["loop", "threads"])
+
+
+@PLACES
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_sigterm_finishes_what_was_accepted_and_exits_0(start_server: Start, workers: str) -> None:
-    server = start_server("--workers", workers)
+def test_sigterm_finishes_what_was_accepted_and_exits_0(
+    start_server: Start, workers: str, place: tuple[str, str]
+) -> None:
+    server = start_server("--workers", workers, *place)
     with under_load(f"{server.url}/v1/classify", png()) as load:
         more_answers(load, 50)
         load.stopping.set()  # from now on a refused connection is no loss; a broken answer still is
@@ -182,10 +189,11 @@ def test_the_retry_of_an_ordinary_client_hides_a_killed_worker(start_server: Sta
     assert set(statuses) == {200}
 
 
+@PLACES
 def test_models_are_replaced_and_bad_ones_refused_under_load(
-    start_server: Start, repository: Path, networks: tuple[Path, Path]
+    start_server: Start, repository: Path, networks: tuple[Path, Path], place: tuple[str, str]
 ) -> None:
-    server = start_server("--poll-seconds", "0.1")
+    server = start_server("--poll-seconds", "0.1", *place)
     best = [httpx2.post(f"{server.url}/v1/classify?version={v}", content=png()).json()["predictions"] for v in (1, 2)]
     assert best[0] != best[1]
 
