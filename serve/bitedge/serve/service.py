@@ -78,13 +78,14 @@ class Service:
         return Job(model=model, payload=data, deadline=started + budget, top_k=top_k)
 
     async def run(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
-        """Queue the jobs and wait for all of them; a client that leaves takes its queued jobs along."""
+        """Have the jobs done, in place if there is one and it is slight, and wait for all of them."""
         if len(jobs) == 1 and self.in_place.submit(jobs[0]):
             assert jobs[0].future is not None
-            try:
-                return [await jobs[0].future]
-            except ServeError as error:
-                return [error]
+            return await outcomes_of([jobs[0].future])
+        return await self._run_in_threads(request, jobs, budget)
+
+    async def _run_in_threads(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
+        """Queue the jobs and wait; a client that leaves takes its queued jobs along."""
         self.batcher.check_room(sum(job.count for job in jobs), budget)
         loop = asyncio.get_running_loop()
         futures = [self.batcher.submit(job) for job in jobs]
@@ -95,13 +96,8 @@ class Service:
             watcher = loop.create_task(self._watch(request, jobs))
 
         timer = loop.call_later(WATCH_AFTER, watch)
-        answers: list[Answer | ServeError] = []
         try:
-            for future in futures:
-                try:
-                    answers.append(await future)
-                except ServeError as error:
-                    answers.append(error)
+            return await outcomes_of(futures)
         except asyncio.CancelledError:
             if watcher is not None and watcher.done():
                 raise ClientGoneError from None
@@ -112,7 +108,6 @@ class Service:
                 watcher.cancel()
             for job in jobs:
                 drop(job)
-        return answers
 
     async def _watch(self, request: Request, jobs: Sequence[Job]) -> None:
         while (await request.receive())["type"] != "http.disconnect":
@@ -152,6 +147,17 @@ class Service:
                 raise too_large(limit)
             if not message.get("more_body", False):
                 return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+async def outcomes_of(futures: Sequence[asyncio.Future[Answer]]) -> list[Answer | ServeError]:
+    """Wait for all; errors of ours are results, too."""
+    outcomes: list[Answer | ServeError] = []
+    for future in futures:
+        try:
+            outcomes.append(await future)
+        except ServeError as error:
+            outcomes.append(error)
+    return outcomes
 
 
 def drop(job: Job) -> None:
