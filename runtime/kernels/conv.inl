@@ -89,11 +89,11 @@ void stream_tile(const FloatStream& s, int32_t i, int32_t block) {
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) f_store(sums + j * kBlock, acc[j]);
 }
 
-// All blocks from `block` on, those that do not fill a tile by halves of it.
+// All blocks from `block` on, those that do not fill a tile by halves of it. There are fours of them.
 template <int kRows, int kBlocks>
 void stream_rows(const FloatStream& s, int32_t i, int32_t block) {
   for (; block + kBlocks <= s.block_end; block += kBlocks) stream_tile<kRows, kBlocks>(s, i, block);
-  if constexpr (kBlocks > 1) stream_rows<kRows, kBlocks / 2>(s, i, block);
+  if constexpr (kBlocks > 4) stream_rows<kRows, kBlocks / 2>(s, i, block);
 }
 
 void run_float_stream(const FloatStream& s) {
@@ -103,7 +103,7 @@ void run_float_stream(const FloatStream& s) {
     stream_rows<FloatStream::kRows, kStreamBlocks>(s, i, s.block_begin);
   }
   for (; i < s.count; i++) stream_rows<1, kStreamBlocks>(s, i, s.block_begin);
-  for (int32_t block = s.block_begin; block < s.block_end; block++) {
+  for (int32_t block = s.block_begin; block < s.block_end && block * kBlock < s.finish.channels; block++) {
     Tail<Ending::kAny>(s.finish, 0, block * kBlock).put(0, f_load(s.sums + block * kBlock));
   }
 }

@@ -107,9 +107,9 @@ struct FloatStream {
   const int32_t* row = nullptr;  // [count + kRows] rows of the weights, the last ones only to be fetched ahead
   const float* value = nullptr;  // [count]
   int32_t count = 0;
-  int32_t block_begin = 0, block_end = 0, blocks = 0;
-  const float* weights = nullptr;  // [rows][blocks][16]
-  float* sums = nullptr;           // [blocks][16]
+  int32_t block_begin = 0, block_end = 0, blocks = 0;  // multiples of 4
+  const float* weights = nullptr;                      // [rows][blocks][16]
+  float* sums = nullptr;                               // [blocks][16]
   Finish finish;
 };
 

@@ -32,11 +32,8 @@ std::vector<size_t> place(const std::vector<Life>& lives, size_t* total) {
 }
 
 void Arena::reserve(size_t bytes) {
-  block_.reset();
-  block_.reset(new unsigned char[bytes + kAlignment]);
-  const auto address = reinterpret_cast<uintptr_t>(block_.get());
-  data_ = block_.get() + (kAlignment - address % kAlignment) % kAlignment;
-  bytes_ = bytes;
+  block_ = Aligned<unsigned char>();
+  block_ = Aligned<unsigned char>(bytes);
 }
 
 }  // namespace bitedge

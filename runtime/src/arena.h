@@ -3,8 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <vector>
+
+#include "aligned.h"
 
 namespace bitedge {
 
@@ -25,13 +26,11 @@ class Arena {
 
   // Drops what was there.
   void reserve(size_t bytes);
-  unsigned char* data() const { return data_; }
-  size_t bytes() const { return bytes_; }
+  unsigned char* data() { return block_.data(); }
+  size_t bytes() const { return block_.size(); }
 
  private:
-  std::unique_ptr<unsigned char[]> block_;
-  unsigned char* data_ = nullptr;
-  size_t bytes_ = 0;
+  Aligned<unsigned char> block_;
 };
 
 }  // namespace bitedge

@@ -28,7 +28,7 @@ class FloatLayer final : public Layer {
         groups_(size_t(node.window.groups)),
         blocks_((size_t(geometry.out.channels) / groups_ + kBlock - 1) / kBlock),
         dense_(geometry.out.pixels() == 1 && groups_ == 1),
-        side_(dense_ ? blocks_ : 1),
+        side_(dense_ ? (blocks_ + kTileBlocks - 1) / kTileBlocks * kTileBlocks : 1),
         origins_(geometry.origins(size_t(geometry.in.channels))) {
     const size_t depth = size_t(geometry.in.channels) / groups_, taps = geometry.taps().size();
     list_steps(depth);
@@ -37,7 +37,7 @@ class FloatLayer final : public Layer {
 
   // The padded map; and for a stream its list and its sums.
   size_t scratch_bytes(size_t images, int) const override {
-    return map_bytes(images) + (dense_ ? (2 * depth_ + FloatStream::kRows + blocks_ * kBlock) * sizeof(float) : 0);
+    return map_bytes(images) + (dense_ ? (2 * depth_ + FloatStream::kRows + side_ * kBlock) * sizeof(float) : 0);
   }
 
   void run(const Call& call, Pool& pool) const override {
@@ -80,7 +80,7 @@ class FloatLayer final : public Layer {
     constexpr size_t kRows = 64;
     const size_t outputs = size_t(geometry_.out.channels) / groups_;
     depth_ = depth;
-    weights_ = Aligned<float>(groups_ * blocks_ * depth * kBlock);
+    weights_ = Aligned<float>((dense_ ? side_ : groups_ * blocks_) * depth * kBlock);
     for (size_t row = 0; row < depth; row += kRows) {
       for (size_t channel = 0; channel < size_t(geometry_.out.channels); channel++) {
         const size_t within = channel % outputs, block = channel / outputs * blocks_ + within / kBlock;
@@ -107,7 +107,7 @@ class FloatLayer final : public Layer {
 
   // One image through a dense layer.
   void stream(const float* map, const Finish& finish, float* scratch, Pool& pool) const {
-    float* values = scratch + blocks_ * kBlock;
+    float* values = scratch + side_ * kBlock;
     int32_t* rows = reinterpret_cast<int32_t*>(values + depth_);
     FloatStream whole;
     for (size_t s = 0; s < steps_.size(); s++) {
@@ -121,15 +121,15 @@ class FloatLayer final : public Layer {
     std::fill_n(rows + whole.count, FloatStream::kRows, 0);
     whole.row = rows;
     whole.value = values;
-    whole.blocks = int32_t(blocks_);
+    whole.blocks = int32_t(side_);
     whole.weights = weights_.data();
     whole.sums = scratch;
     whole.finish = finish;
-    const size_t parts = std::min(blocks_, size_t(pool.size()));
+    const size_t tiles = side_ / kTileBlocks, parts = std::min(tiles, size_t(pool.size()));
     pool.each(parts, [&](size_t i) {
       FloatStream part = whole;
-      part.block_begin = int32_t(blocks_ * i / parts);
-      part.block_end = int32_t(blocks_ * (i + 1) / parts);
+      part.block_begin = int32_t(tiles * i / parts * kTileBlocks);
+      part.block_end = int32_t(tiles * (i + 1) / parts * kTileBlocks);
       kernel_.stream(part);
     });
   }
@@ -161,7 +161,7 @@ class FloatLayer final : public Layer {
   EndingPlan ending_;
   size_t groups_, blocks_;  // of channels; blocks of output channels in each
   bool dense_;              // one output pixel
-  size_t side_;             // blocks whose weights lie side by side: all, or 1
+  size_t side_;             // blocks whose weights lie side by side: all, in whole tiles, or 1
   size_t depth_ = 0;        // weights of one output channel
   int32_t run_ = 0;
   std::vector<int32_t> origins_, steps_;
