@@ -11,6 +11,7 @@ rounded once (`_fma`), where `rounds_once` says so.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -89,10 +90,11 @@ class OnnxEmitter:
         """Convolve floats with float weights, or with ±1 weights on a float input."""
         pointwise = op.window == ops.Window()  # 1x1 at stride 1: a matrix product, where channels are last anyway
         if pointwise and not op.binary and self.to.layout(node.inputs[-1]) == "NHWC":
-            matrix = op.weight.reshape(op.weight.shape[0], -1).T
+            folded = _fold_scale(op)
+            matrix = folded.weight.reshape(len(op.weight), -1).T
             stored = self._float_weight(matrix, list(matrix.shape), f"{node.outputs[0]}/weight")
             acc = self.to.add("MatMul", [self.to.get(node.inputs[0], "NHWC"), stored], f"{node.outputs[0]}/acc")
-            self.epilogue(node, acc, "NHWC")
+            self.epilogue(replace(node, op=folded), acc, "NHWC")
             return
         x = self.to.get(node.inputs[0], "NCHW")
         acc = self.float_signs_conv(node, op, x) if op.binary else self._float_conv(node, op, x, self._float_weight)
@@ -284,3 +286,12 @@ class OnnxEmitter:
     def _channels(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
         """Shape one number per channel (or one for all) so that it meets the channels."""
         return array if layout == "NHWC" else array.reshape(-1, 1, 1)
+
+
+def _fold_scale(op: ops.Conv2d) -> ops.Conv2d:
+    """Give the same layer with its scale in its weights, as runtimes do with Conv but not with MatMul."""
+    epilogue = op.epilogue
+    if epilogue is None or epilogue.scale is None or op.weight.dtype != np.float32:
+        return op
+    weight = op.weight * epilogue.scale[:, None, None, None]
+    return replace(op, weight=weight, epilogue=replace(epilogue, scale=np.ones_like(epilogue.scale)))
