@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <memory>
+#include <numeric>
 
 #include "host.h"
 #include "kernels/kernels.h"
@@ -22,7 +23,7 @@
 namespace bitedge {
 namespace {
 
-constexpr int kRounds = 20, kWarmUp = 3, kProfileRuns = 20, kSteadyTries = 16;
+constexpr int kRounds = 20, kWarmUp = 3, kLimitRuns = 20, kSteadyTries = 16;
 constexpr double kTolerance = 1e-3, kSteady = 1e-4, kDisturbance = 1e-6;
 
 using Clock = std::chrono::steady_clock;
@@ -118,6 +119,21 @@ uint64_t peak_rss() {
 #endif
 }
 
+// The mean time of each node over the half of the runs whose totals lie in the middle: means add up where medians do
+// not, and the slow runs of a busy machine stay out.
+std::vector<double> typical(std::vector<std::vector<uint64_t>> runs) {
+  const auto total = [](const std::vector<uint64_t>& run) {
+    return std::accumulate(run.begin(), run.end(), uint64_t(0));
+  };
+  std::stable_sort(runs.begin(), runs.end(), [&](const auto& a, const auto& b) { return total(a) < total(b); });
+  const size_t quarter = runs.size() / 4, kept = runs.size() - 2 * quarter;
+  std::vector<double> means(runs.front().size());
+  for (size_t i = quarter; i < quarter + kept; i++) {
+    for (size_t n = 0; n < means.size(); n++) means[n] += double(runs[i][n]) / double(kept);
+  }
+  return means;
+}
+
 // One thread count and batch size of a subject: its context, made and used on its own cores.
 class Lane {
  public:
@@ -145,6 +161,12 @@ class Lane {
       const Clock::time_point start = Clock::now();
       run();
       durations_.push_back(milliseconds(start));
+      if (profiling) {
+        context_->set_profiling(true);
+        run();
+        context_->set_profiling(false);
+        nodes_.push_back(context_->node_nanoseconds());
+      }
     }
   }
 
@@ -157,33 +179,28 @@ class Lane {
     row.peak_rss = peak_rss();
   }
 
+  // The layers and the rest of a call, which together are the p50 of an image; the bare loop for binary layers.
   void profile() {
     const Graph& graph = subject_.graph();
-    pin_to_cores(row.threads);
-    std::vector<uint64_t> best;  // of each node, as the bare loop's is
-    for (int i = 0; i < kProfileRuns; i++) {
-      context_->set_profiling(true);
-      run();
-      const std::vector<uint64_t>& spent = context_->node_nanoseconds();
-      if (best.empty()) best = spent;
-      for (size_t n = 0; n < spent.size(); n++) best[n] = std::min(best[n], spent[n]);
-    }
-    context_->set_profiling(false);
+    const std::vector<double> spent = typical(nodes_);
+    double rest = row.p50 / double(batch_);
     for (size_t i = 0; i < graph.nodes.size(); i++) {
       const Node& node = graph.nodes[i];
-      LayerTime layer{graph.values[size_t(node.outputs[0])].name,
-                      op_name(node.op),
-                      subject_.program().node_kernel(i),
-                      node_macs(graph, node),
-                      double(best[i]) / double(batch_) / 1e6,
-                      0,
-                      0};
+      LayerTime layer;
+      layer.name = graph.values[size_t(node.outputs[0])].name;
+      layer.op = op_name(node.op);
+      layer.kernel = subject_.program().node_kernel(i);
+      layer.macs = node_macs(graph, node);
+      layer.ms = spent[i] / double(batch_) / 1e6;
       if (layer.macs && layer.ms > 0) layer.rate = double(layer.macs) / layer.ms / 1e6;
       if (layer.rate > 0) layer.limit = limit_of(graph, node) * row.threads;
+      rest -= layer.ms;
       row.layers.push_back(layer);
     }
+    row.layers.push_back({"rest", "-", "calling, planning and answering", 0, rest, 0, 0});
   }
 
+  bool profiling = false;
   NetworkRow row;
 
  private:
@@ -202,7 +219,7 @@ class Lane {
     const Shape &in = graph.values[size_t(node.inputs[0])].shape, &out = graph.values[size_t(node.outputs[0])].shape;
     Limit limit(int(out.pixels()), out.channels, node.window.kernel_h * node.window.kernel_w * int(in.words()));
     double best = INFINITY;
-    for (int i = 0; i < kProfileRuns; i++) {
+    for (int i = 0; i < kLimitRuns; i++) {
       const Clock::time_point start = Clock::now();
       limit.run();
       best = std::min(best, milliseconds(start));
@@ -216,6 +233,7 @@ class Lane {
   std::vector<float> output_;
   std::unique_ptr<Context> context_;
   std::vector<double> durations_;
+  std::vector<std::vector<uint64_t>> nodes_;  // nanoseconds, in runs that take turns with those of `durations_`
 };
 
 Subject open(const NetworkBench& options, const RandomNetwork* network, const std::string& kernels) {
@@ -256,6 +274,7 @@ std::vector<NetworkRow> bench_network(const NetworkBench& options) {
       for (const Subject& subject : subjects) lanes.push_back(std::make_unique<Lane>(subject, threads, batch, image));
     }
   }
+  lanes.front()->profiling = options.profile;
   // All rows take turns, so that a slow moment of the machine falls on all of them alike.
   const int rounds = std::min(kRounds, options.runs);
   for (int round = 0; round < rounds; round++) {

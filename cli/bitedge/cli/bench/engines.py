@@ -33,11 +33,21 @@ class Engine:
         return f"pip install 'bitedge[{self.extra}]'" if self.extra else "pip install bitedge"
 
 
-def open_bitedge(path: Path, threads: int, kernels: str | None) -> Run:
-    """The C++ core."""
-    from bitedge.runtime import Model
+class Core:
+    """The C++ core, which also knows how long its nodes take."""
 
-    return Model(path, threads=threads, kernels=kernels).run
+    def __init__(self, path: Path, threads: int, kernels: str | None) -> None:
+        from bitedge.runtime import Model
+
+        self.model = Model(path, threads=threads, kernels=kernels)
+
+    def __call__(self, images: Images) -> Images:
+        """Answer images."""
+        return self.model.run(images)
+
+    def nodes(self, images: Images) -> list[float]:
+        """Answer images, and give the time of each node in seconds."""
+        return self.model.profile(images, runs=1)
 
 
 def open_onnxruntime(path: Path, threads: int, _kernels: str | None) -> Run:
@@ -134,7 +144,7 @@ def open_openvino(path: Path, threads: int, _kernels: str | None) -> Run:
 
 
 ENGINES = (
-    Engine("bitedge", "model.gguf", "bitedge", None, open_bitedge),
+    Engine("bitedge", "model.gguf", "bitedge", None, Core),
     Engine("onnxruntime int8", "model.int8.onnx", "onnxruntime", "onnx", open_onnxruntime),
     Engine("onnxruntime", "model.onnx", "onnxruntime", "onnx", open_onnxruntime),
     Engine("larq", "model.tflite", "larq_compute_engine", "tflite", open_larq),

@@ -7,6 +7,7 @@ import importlib.util
 import json
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from bitedge.cli.bench import native, numbers, publish
 from bitedge.cli.bench.engines import ENGINES, Engine
 from bitedge.cli.bench.gates import Gates, parse_speedup
 from bitedge.cli.bench.host import describe
+from bitedge.cli.bench.profile import with_times
 from bitedge.cli.bench.runner import Job, Settings, as_json, measure_rows, reference_answer
 from bitedge.cli.errors import CommandError
 from bitedge.cli.main import nearest
@@ -119,6 +121,8 @@ def _jobs(
                     absent.append(absent_row(engine, threads, batch))
                 else:
                     jobs += [Job(engine, artifact, threads, batch, kernels) for kernels in _kernels(args, engine)]
+    if args.profile and jobs and jobs[0].engine.name == "bitedge":
+        jobs[0] = replace(jobs[0], profile=True)
     return jobs, absent
 
 
@@ -201,10 +205,10 @@ def make_float_tflite(target: Path, folder: Path) -> str | None:
 
 
 def _profile(packed: Path, rows: list[dict[str, Any]]) -> None:
-    """Attach the core's layers to its first row: milliseconds, rate, and share of the bare loop, by the native tool."""
+    """Attach the core's layers to the row that timed them; the bare loop's rate comes from the native tool."""
     for row in rows:
-        if row["engine"].split()[0] == "bitedge":
+        if row.get("node_ms"):
             kernels = ["--kernels", row["engine"].split()[1]] if " " in row["engine"] else []
             words = ["--threads", str(row["threads"]), "--runs", "20", "--profile", "--json", *kernels]
-            row["layers"] = native.ask(str(packed), *words)["rows"][0]["layers"]
-            return
+            layers = native.ask(str(packed), *words)["rows"][0]["layers"][:-1]
+            row["layers"] = with_times(layers, row["node_ms"], row["ms"]["p50"] / row["batch"])

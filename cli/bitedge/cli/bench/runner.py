@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bitedge.cli.bench.engines import Engine
+from bitedge.cli.bench.profile import typical
 from bitedge.runtime.benchmark import Latency
 
 Array = np.ndarray[Any, Any]
@@ -29,6 +30,7 @@ class Job:
     threads: int
     batch: int
     kernels: str | None = None
+    profile: bool = False  # time the core's nodes too
 
     @property
     def title(self) -> str:
@@ -188,17 +190,21 @@ def _time(live: Sequence[tuple[Worker, dict[str, Any]]], settings: Settings, say
         warm = min(worker.ask(do="time", calls=3)["seconds"])
         calls.append(max(1, int(settings.round_seconds / max(warm, 1e-6))))
     samples: list[list[float]] = [[] for _ in live]
+    nodes: list[list[list[float]]] = [[] for _ in live]
     for number in range(settings.rounds):
         if number % 5 == 0:
             say(f"measuring, round {number + 1} of {settings.rounds}")
-        for (worker, row), count, durations in zip(live, calls, samples, strict=True):
-            answer = worker.ask(do="time", calls=count)
+        for (worker, row), count, durations, profile in zip(live, calls, samples, nodes, strict=True):
+            answer = worker.ask(do="time", calls=count, profile=worker.job.profile)
             durations.extend(answer["seconds"])
+            profile.extend(answer["nodes"])
             row["peak_rss"] = answer["peak_rss"]
-    for (worker, row), durations in zip(live, samples, strict=True):
+    for (worker, row), durations, profile in zip(live, samples, nodes, strict=True):
         latency = Latency.of(np.asarray(durations))
         row["ms"] = latency.as_dict()
         row["images_per_s"] = 1e3 * worker.job.batch / latency.p50
+        if profile:
+            row["node_ms"] = [1e3 * seconds / worker.job.batch for seconds in typical(profile)]
 
 
 def size_of(artifact: Path) -> int:

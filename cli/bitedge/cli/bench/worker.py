@@ -1,6 +1,7 @@
 """One engine in a process of its own: it opens the artifact, then answers one JSON line with another.
 
-`{"do": "check", "images": FILE.npy, "answer": FILE.npy}` runs all images; `{"do": "time", "calls": N}` times N calls.
+`{"do": "check", "images": FILE.npy, "answer": FILE.npy}` runs all images; `{"do": "time", "calls": N}` times N calls,
+and with `"profile": true` the core's nodes in as many calls between them.
 Whatever an engine prints goes to standard error, so that the answers stay clean.
 """
 
@@ -17,7 +18,7 @@ from typing import Any, TextIO
 
 import numpy as np
 
-from bitedge.cli.bench.engines import ENGINES, LAYER_ENGINES, Run
+from bitedge.cli.bench.engines import ENGINES, LAYER_ENGINES, Core, Run
 
 
 def pin(threads: int) -> None:
@@ -32,14 +33,16 @@ def check(run: Run, images: np.ndarray[Any, Any], batch: int) -> np.ndarray[Any,
     return np.concatenate([run(images[i : i + batch]) for i in range(0, len(images), batch)]).reshape(len(images), -1)
 
 
-def timed(run: Run, images: np.ndarray[Any, Any], calls: int) -> list[float]:
-    """The durations of `calls` calls, in seconds."""
-    durations = []
+def timed(run: Run, images: np.ndarray[Any, Any], calls: int, profile: bool) -> dict[str, Any]:
+    """The durations of `calls` calls, in seconds; and those of the nodes, in calls that take turns with them."""
+    durations, nodes = [], []
     for _ in range(calls):
         start = time.perf_counter()
         run(images)
         durations.append(time.perf_counter() - start)
-    return durations
+        if profile and isinstance(run, Core):
+            nodes.append(run.nodes(images))
+    return {"seconds": durations, "nodes": nodes}
 
 
 def serve(job: Mapping[str, Any], answers: TextIO) -> None:
@@ -65,7 +68,8 @@ def serve(job: Mapping[str, Any], answers: TextIO) -> None:
             np.save(request["answer"], check(run, images, job["batch"]))
             answer({})
         else:
-            answer({"seconds": timed(run, batch, request["calls"]), "peak_rss": peak_rss()})
+            found = timed(run, batch, request["calls"], request.get("profile", False))
+            answer(found | {"peak_rss": peak_rss()})
 
 
 def peak_rss() -> int:
