@@ -45,8 +45,9 @@ def on_loop(body: Callable[[InPlace], Awaitable[None]], **options: Any) -> list[
 
 
 async def answer(job: Job) -> Answer:
-    assert job.future is not None
-    return await job.future
+    assert isinstance(job.future, asyncio.Future)
+    result: Answer = await job.future
+    return result
 
 
 def test_jobs_of_neighbouring_turns_run_together_on_the_loop_and_each_gets_its_own_answer(model: ServedModel) -> None:

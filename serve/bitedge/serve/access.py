@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bitedge.serve.errors import ForbiddenError
@@ -29,7 +30,7 @@ def closed_scopes(service: Service) -> frozenset[str]:
     return frozenset(scope for scope, policy in policies.items() if policy == "key")
 
 
-def presented_key(headers: dict[bytes, bytes]) -> str | None:
+def presented_key(headers: Mapping[bytes, bytes]) -> str | None:
     """The key in `Authorization: Bearer` or `X-API-Key`."""
     scheme, _, value = headers.get(b"authorization", b"").partition(b" ")
     if scheme.lower() == b"bearer":
@@ -37,7 +38,7 @@ def presented_key(headers: dict[bytes, bytes]) -> str | None:
     return headers.get(b"x-api-key", b"").decode("latin-1") or None
 
 
-def check_admin(service: Service, headers: dict[bytes, bytes]) -> None:
+def check_admin(service: Service, headers: Mapping[bytes, bytes]) -> None:
     """Loading and unloading: only when it is switched on, and never from a page of another site."""
     policy = service.config.admin
     if policy == "off" or (policy == "key" and not service.keys):

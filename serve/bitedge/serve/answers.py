@@ -16,6 +16,7 @@ from starlette.responses import Response
 from bitedge.serve.backends import ServedModel
 from bitedge.serve.jobs import Answer
 
+TOP_K = 5  # classes that an answer names, unless the request says how many
 JSON = (b"content-type", b"application/json")
 NO_STORE = (b"cache-control", b"no-store")
 

@@ -105,9 +105,9 @@ class Batcher:
         assert self._loop is not None, "start() comes first"
         self.check_room(job.count)
         self.pending += job.count
-        job.future = self._loop.create_future()
+        job.future = future = self._loop.create_future()
         self._jobs.put(job)
-        return job.future
+        return future
 
     async def call(self, function: Callable[..., bytes], *arguments: Any) -> bytes:
         """Run other work on images (a preview) in the decoders' threads, within the same bound."""

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query, Request, Response
 from PIL import Image
 
-from bitedge.serve.answers import JsonAnswer, batch_item, classification, json_response
+from bitedge.serve.answers import TOP_K, JsonAnswer, batch_item, classification, json_response
 from bitedge.serve.backends import ServedModel
 from bitedge.serve.errors import ServeError, ShedError
 from bitedge.serve.forms import read_images
@@ -47,7 +47,7 @@ def routes(service: Service) -> tuple[APIRouter, Direct]:
         request: Request,
         model: ModelName = None,
         version: ModelVersion = None,
-        top_k: TopK = 5,
+        top_k: TopK = TOP_K,
         timeout_ms: TimeoutMs = None,
     ) -> Response:
         served = service.store.get(model, version)
@@ -71,7 +71,7 @@ def routes(service: Service) -> tuple[APIRouter, Direct]:
         request: Request,
         model: ModelName = None,
         version: ModelVersion = None,
-        top_k: TopK = 5,
+        top_k: TopK = TOP_K,
         timeout_ms: TimeoutMs = None,
     ) -> Response:
         """Every image gets its own result or its own error; when all fail, the answer is the first error."""

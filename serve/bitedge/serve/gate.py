@@ -20,6 +20,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bitedge.serve.access import check_admin, closed_scopes, presented_key, scope_of
+from bitedge.serve.atonce import Connection, classify_at_once
 from bitedge.serve.auth import authorize
 from bitedge.serve.errors import ServeError
 from bitedge.serve.headers import EXTENSION, SECURITY_HEADERS
@@ -34,6 +35,7 @@ INFERENCE = re.compile(r"/v1/(classify|classify/batch|preview)$|/v2/models/[^/]+
 
 # Endpoints that are called without the framework's routing when a request gives no parameters to check: for a network
 # that answers in less than a tenth of a millisecond, that routing would be the larger part of the work.
+Described = tuple[int, list[tuple[bytes, bytes]], bytes]  # status, headers, body
 Direct = Mapping[str, Callable[[Request], Awaitable[Response]]]
 
 
@@ -49,7 +51,6 @@ class Passage:
     reason: str = ""
     model: str = ""
     route: str = ""
-    finished: bool = False
 
 
 class Gate:
@@ -68,11 +69,8 @@ class Gate:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers: dict[bytes, bytes] = dict(scope["headers"])
-        given = headers.get(b"x-request-id")
-        request_id = given.decode() if given and REQUEST_ID.fullmatch(given) else self._new_id()
-        passage = scope["bitedge"] = Passage(request_id, time.perf_counter(), headers)
-        extra = [(b"x-request-id", request_id.encode())]
+        passage = scope["bitedge"] = self.open(scope)
+        extra = [(b"x-request-id", passage.request_id.encode())]
         if EXTENSION not in scope.get("extensions", ()):
             extra += SECURITY_HEADERS
 
@@ -82,12 +80,10 @@ class Gate:
                 message["headers"] = [*message["headers"], *extra]
                 if self._service.draining:
                     message["headers"].append((b"connection", b"close"))
-            else:
-                passage.finished = not message.get("more_body", False)
             await send(message)
 
         try:
-            self._admit(scope, headers, passage)
+            self.admit(scope, passage)
             endpoint = self._direct.get(scope["path"])
             if endpoint is not None and scope["method"] == "POST" and not scope["query_string"]:
                 response = await endpoint(Request(scope, receive))
@@ -96,26 +92,35 @@ class Gate:
                 await self._app(scope, receive, send_with_headers)
         except ClientGoneError:
             passage.status, passage.reason = 499, "disconnected"
-        except ServeError as error:
-            await answer_error(send_with_headers, passage, error)
         except Exception as error:
-            passage.reason = "internal"
-            error_log.exception("request failed", extra={"request_id": request_id, "path": scope["path"]})
+            status, headers, body = self.describe(scope, passage, error)
             if passage.status:  # half an answer is out; only closing the connection says that it is not whole
                 raise
-            await answer(
-                send_with_headers, 500, f"internal error ({type(error).__name__}); request id {request_id}", []
-            )
+            await send_with_headers({"type": "http.response.start", "status": status, "headers": headers})
+            await send_with_headers({"type": "http.response.body", "body": body})
         finally:
-            self._record(scope, passage)
+            self.record(scope, passage)
+
+    def take(self, scope: Scope, body: bytes, connection: Connection) -> bool:
+        """Take a whole request from the protocol, if it can be answered at once; it then needs no call of this gate."""
+        return (
+            scope["method"] == "POST" and not scope["query_string"] and classify_at_once(self, scope, body, connection)
+        )
+
+    def open(self, scope: Scope) -> Passage:
+        """Begin to keep account of a request."""
+        headers: dict[bytes, bytes] = dict(scope["headers"])
+        given = headers.get(b"x-request-id")
+        request_id = given.decode() if given and REQUEST_ID.fullmatch(given) else self._new_id()
+        return Passage(request_id, time.perf_counter(), headers)
 
     def _new_id(self) -> str:
         """Unique among all processes; random once, then counted, because asking for randomness gives up the GIL."""
         return f"{self._run}{next(self._count):08x}"
 
-    def _admit(self, scope: Scope, headers: dict[bytes, bytes], passage: Passage) -> None:
+    def admit(self, scope: Scope, passage: Passage) -> None:
         """Refuse what must not, or need not, be read any further."""
-        service, path = self._service, scope["path"]
+        service, path, headers = self._service, scope["path"], passage.headers
         passage.caller = scope["client"][0] if scope.get("client") else "local"
         needed = scope_of(path)
         if needed == "admin":
@@ -131,7 +136,18 @@ class Gate:
             passage.route = path if path.startswith("/v1/") else "/v2/models/{model}/infer"
             service.batcher.check_room()
 
-    def _record(self, scope: Scope, passage: Passage) -> None:
+    def describe(self, scope: Scope, passage: Passage, error: BaseException) -> Described:
+        """The answer to a request that failed: the error's own, or, if the fault is ours, 500 and a line in the log."""
+        if isinstance(error, ServeError):
+            passage.reason = error.reason
+            return error_answer(error.status, str(error), error_headers(error))
+        passage.reason = "internal"
+        fields = {"request_id": passage.request_id, "path": scope["path"]}
+        error_log.error("request failed", exc_info=error, extra=fields)
+        return error_answer(500, internal_message(error, passage.request_id), [])
+
+    def record(self, scope: Scope, passage: Passage) -> None:
+        """Count an answered request, and write its line of the log."""
         service = self._service
         route = getattr(scope.get("route"), "path", passage.route or "unmatched")
         seconds = time.perf_counter() - passage.started
@@ -154,26 +170,18 @@ class Gate:
             service.metrics.shed.labels(passage.reason).inc()
 
 
-async def answer_error(send: Send, passage: Passage, error: ServeError) -> None:
-    """Answer with the error's own status, and remember why."""
-    passage.reason = error.reason
-    await answer(send, error.status, str(error), error_headers(error))
-
-
 def error_headers(error: ServeError) -> list[tuple[str, str]]:
     """What the answer to an error carries; when the rest of a body is not wanted, the connection ends."""
     return [*error.headers(), *([("connection", "close")] if error.status in (408, 413) else [])]
 
 
-def internal_message(error: Exception, request_id: str) -> str:
+def internal_message(error: BaseException, request_id: str) -> str:
     """What a client may know of a fault of ours."""
     return f"internal error ({type(error).__name__}); request id {request_id}"
 
 
-async def answer(send: Send, status: int, message: str, headers: list[tuple[str, str]]) -> None:
-    """Send `{"error": message}`."""
+def error_answer(status: int, message: str, headers: list[tuple[str, str]]) -> Described:
+    """`{"error": message}`."""
     body = json.dumps({"error": message}).encode()
     raw = [(name.encode(), value.encode()) for name, value in headers]
-    raw += [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": raw})
-    await send({"type": "http.response.body", "body": body})
+    return status, [*raw, (b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))], body

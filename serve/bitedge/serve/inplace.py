@@ -20,8 +20,18 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from bitedge.serve.images import ImageLimits
-from bitedge.serve.jobs import BatchReport, Contexts, Job, Outcome, answer_futures, group_by_model, run_group, too_late
-from bitedge.serve.slight import SlightImage, read_slight
+from bitedge.serve.jobs import (
+    Answer,
+    BatchReport,
+    Contexts,
+    Job,
+    Outcome,
+    answer_futures,
+    group_by_model,
+    run_group,
+    too_late,
+)
+from bitedge.serve.slight import read_slight
 
 GATHER_SECONDS = 0.01
 DECODE_SECONDS = 5e-5  # of a slight image, about
@@ -38,7 +48,7 @@ class InPlace:
         self._limits = limits
         self._on_batch = on_batch
         self._contexts = Contexts()
-        self._jobs: list[tuple[Job, SlightImage | None]] = []
+        self._jobs: list[Job] = []
         self._seen = 0  # jobs, at the end of the turn before
         self._expected = 0.0  # seconds of work
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -47,24 +57,31 @@ class InPlace:
         """Call it on the event loop that will submit; asking which loop runs costs a system call in Python 3.11."""
         self._loop = asyncio.get_running_loop()
 
-    def submit(self, job: Job) -> bool:
-        """Take a job, and answer its future soon; False: it belongs to the threads."""
-        seconds = job.model.pace * job.count
-        if seconds >= self._quick or self._expected > GATHER_SECONDS:
+    def suits(self, job: Job) -> bool:
+        """Whether a job may run here; False: it belongs to the threads."""
+        if job.model.pace * job.count >= self._quick or self._expected > GATHER_SECONDS:
             return False
-        image = None
-        if not isinstance(job.payload, np.ndarray):
-            image = read_slight(job.payload, job.model.geometry, self._limits)
-            if image is None:
-                return False
-            seconds += DECODE_SECONDS
-        assert self._loop is not None, "start() comes first"
+        if isinstance(job.payload, np.ndarray):
+            return True
+        job.slight = read_slight(job.payload, job.model.geometry, self._limits)
+        return job.slight is not None
+
+    def add(self, job: Job) -> None:
+        """Run a job that suits, soon, and tell whoever waits for it."""
         if not self._jobs:
+            assert self._loop is not None, "start() comes first"
             self._loop.call_soon(self._end_turn)
-        self._jobs.append((job, image))
-        self._expected += seconds
-        job.future = self._loop.create_future()
-        return True
+        self._jobs.append(job)
+        self._expected += job.model.pace * job.count + (DECODE_SECONDS if job.slight is not None else 0.0)
+
+    def submit(self, job: Job) -> asyncio.Future[Answer] | None:
+        """Run a job if it suits, and give the future of its answer."""
+        if not self.suits(job):
+            return None
+        assert self._loop is not None, "start() comes first"
+        job.future = future = self._loop.create_future()
+        self.add(job)
+        return future
 
     def _end_turn(self) -> None:
         if len(self._jobs) > self._seen:
@@ -75,12 +92,12 @@ class InPlace:
         jobs, self._jobs, self._seen, self._expected = self._jobs, [], 0, 0.0
         self._run(jobs)
 
-    def _run(self, jobs: Sequence[tuple[Job, SlightImage | None]]) -> None:
+    def _run(self, jobs: Sequence[Job]) -> None:
         ready: list[Job] = []
         outcomes: list[Outcome] = []
-        for job, image in jobs:
+        for job in jobs:
             try:
-                self._prepare(job, image)
+                self._prepare(job)
                 ready.append(job)
             except Exception as error:  # whatever it is, the others must have their answers
                 outcomes.append((job, error))
@@ -90,13 +107,13 @@ class InPlace:
             outcomes += answers
         answer_futures(outcomes)
 
-    def _prepare(self, job: Job, image: SlightImage | None) -> None:
+    def _prepare(self, job: Job) -> None:
         begun = time.perf_counter()
         if begun + job.model.pace * job.count > job.deadline:
             raise too_late(job)
-        if image is None:
+        if job.slight is None:
             assert isinstance(job.payload, np.ndarray)
             job.tensor = job.payload
             return
-        job.tensor = image.pixels(job.model.geometry, self._limits)[None]
+        job.tensor = job.slight.pixels(job.model.geometry, self._limits)[None]
         job.decode = time.perf_counter() - begun

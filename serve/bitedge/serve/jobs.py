@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.serve.backends import Runner, ServedModel
 from bitedge.serve.errors import ShedError
+from bitedge.serve.slight import SlightImage
 
 
 @dataclass(slots=True)
@@ -27,6 +27,22 @@ class Answer:
     batch_size: int
 
 
+class Waiting(Protocol):
+    """Who waits for a job: a future, or something as simple."""
+
+    def done(self) -> bool:
+        """Whether nobody waits any more."""
+
+    def set_result(self, result: Answer, /) -> None:
+        """Tell the answer."""
+
+    def set_exception(self, exception: BaseException, /) -> None:
+        """Tell why there is none."""
+
+    def cancel(self) -> object:
+        """Wait no more."""
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """One image as it was sent, or a ready tensor of several."""
@@ -37,7 +53,8 @@ class Job:
     count: int = 1
     top_k: int = 0
     created: float = field(default_factory=time.perf_counter)
-    future: asyncio.Future[Answer] | None = None
+    future: Waiting | None = None
+    slight: SlightImage | None = None
     cancelled: bool = False
     tensor: NDArray[Any] | None = None
     decode: float = 0.0

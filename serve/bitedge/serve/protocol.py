@@ -11,9 +11,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
 from bitedge.serve.headers import EXTENSION, SECURITY_BLOCK
+
+AT_ONCE = "/v1/classify"  # whose requests the application may take at once
 
 INTERIM = b"HTTP/1.1 100"  # an answer of its own: the client waits for it before it sends a body
 
@@ -41,6 +43,11 @@ class HeldTransport:
             return
         self._transport.write(data)
 
+    def write_whole(self, data: bytes) -> None:
+        """Write a whole answer, unless the connection is closing."""
+        if not self.is_closing():
+            self._transport.write(data)
+
     def end(self) -> None:
         """The answer is complete; if it has no body (HEAD, 204, 304), its head goes now."""
         if self._head and not self.is_closing():
@@ -57,12 +64,66 @@ class HeldTransport:
         return getattr(self._transport, name)
 
 
+class OneCycle:
+    """One request and its answer, past ASGI's messages; for answers that are known as a whole."""
+
+    __slots__ = ("_cycle",)
+
+    def __init__(self, cycle: RequestResponseCycle) -> None:
+        self._cycle = cycle
+
+    @property
+    def gone(self) -> bool:
+        """Whether the client has left."""
+        return self._cycle.disconnected
+
+    def answer(self, status: int, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+        """Do for a whole answer what uvicorn does for a head and then for a body."""
+        cycle = self._cycle
+        lines = [b"%s: %s\r\n" % header for header in (*cycle.default_headers, *headers)]
+        if not cycle.keep_alive:  # the service began to drain meanwhile
+            lines.append(b"connection: close\r\n")
+        cycle.response_started = cycle.response_complete = True
+        transport: Any = cycle.transport
+        transport.write_whole(b"".join([STATUS_LINE[status], SECURITY_BLOCK, *lines, b"\r\n", body]))
+        cycle.message_event.set()
+        if not cycle.keep_alive:
+            transport.close()
+        cycle.on_response()
+
+
 class WholeAnswers(HttpToolsProtocol):
-    """Sends each answer in one piece."""
+    """Sends each answer in one piece, and asks the application to answer small requests at once.
+
+    Such a request is complete when its first bytes were read. So its task, which uvicorn would start after the headers,
+    waits until then, and is not needed if the application takes the request without one.
+    """
+
+    _reading = False
+    _waiting: tuple[RequestResponseCycle, Any] | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Put the holding transport in front of the real one."""
         super().connection_made(HeldTransport(transport))  # type: ignore[arg-type]
+
+    def data_received(self, data: bytes) -> None:
+        """Parse, then answer at once, or start the task."""
+        self._reading = True
+        try:
+            super().data_received(data)
+        finally:
+            self._reading = False
+            if self._waiting is not None:
+                (cycle, app), self._waiting = self._waiting, None
+                if cycle.more_body or not app.take(cycle.scope, bytes(cycle.body), OneCycle(cycle)):
+                    super()._start_asgi_task(cycle, app)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        at_once = self._reading and cycle.scope["path"] == AT_ONCE and cycle.keep_alive and not self.flow.write_paused
+        if at_once and self._waiting is None:
+            self._waiting = cycle, app
+        else:
+            super()._start_asgi_task(cycle, app)
 
     def on_message_begin(self) -> None:
         """Tell the application which headers it need not send."""

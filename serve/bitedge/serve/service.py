@@ -79,9 +79,8 @@ class Service:
 
     async def run(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
         """Have the jobs done, in place if there is one and it is slight, and wait for all of them."""
-        if len(jobs) == 1 and self.in_place.submit(jobs[0]):
-            assert jobs[0].future is not None
-            return await outcomes_of([jobs[0].future])
+        if len(jobs) == 1 and (future := self.in_place.submit(jobs[0])) is not None:
+            return await outcomes_of([future])
         return await self._run_in_threads(request, jobs, budget)
 
     async def _run_in_threads(self, request: Request, jobs: Sequence[Job], budget: float) -> list[Answer | ServeError]:
