@@ -1,5 +1,5 @@
-// AVX-512 with VPOPCNTDQ and VNNI, as from Ice Lake and Zen 4 on: binary and image convolutions. Everything else is
-// avx512.cpp's.
+// AVX-512 with VPOPCNTDQ and VNNI, as from Ice Lake and Zen 4 on: dense layers and grouped convolutions of bits, and
+// image convolutions. Other convolutions of bits are avx512vpopcntdq_half.cpp's, everything else is avx512.cpp's.
 #include "kernels.h"
 #include "vector_avx512.h"
 //

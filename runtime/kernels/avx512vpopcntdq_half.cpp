@@ -1,5 +1,5 @@
-// AVX-512 with VPOPCNTDQ, binary convolutions of half words: sixteen channels of 32 bits fill a register. For depths
-// whose last word of 64 bits would be half empty.
+// AVX-512 with VPOPCNTDQ, binary convolutions of half words: sixteen channels of 32 bits fill a register. So 64
+// channels already make a pair, 96 leave nothing empty, and twice as many pixels share the weights in registers.
 #include "kernels.h"
 #include "vector_avx512.h"
 //

@@ -26,6 +26,25 @@ void binary_rest(const BinaryConv& c, int32_t pixel, int32_t block, int32_t pixe
   if constexpr (kPixels > 1) binary_rest<kPixels - 1, kGroups, kEnding>(c, pixel, block, pixels);
 }
 
+// Fetches c.ahead in as many steps as there are tiles: a layer that counts leaves the memory idle.
+class Fetch {
+ public:
+  Fetch(const BinaryConv& c, size_t tiles)
+      : at_(c.ahead), end_(c.ahead + c.ahead_bytes), step_((c.ahead_bytes / kLine / tiles + 1) * kLine) {}
+
+  inline __attribute__((always_inline)) void next() {
+    if (at_ == end_) return;
+    const char* stop = size_t(end_ - at_) < step_ ? end_ : at_ + step_;
+    for (; at_ < stop; at_ += kLine) __builtin_prefetch(at_, 0, 2);
+    at_ = stop;
+  }
+
+ private:
+  static constexpr size_t kLine = 64;
+  const char *at_, *end_;
+  size_t step_;
+};
+
 // Weights that fit the first cache next to a window of the map stay there: then all blocks of a tile of pixels follow
 // each other, and residual and outputs are read and written in one stream. Otherwise one block at a time.
 constexpr size_t kCachedWeights = 20 << 10;
@@ -34,13 +53,17 @@ template <bool kGroups, Ending kEnding>
 void binary_conv(const BinaryConv& c) {
   constexpr int kPixels = kGroups ? kGroupsPixels : kWordsPixels;
   const Region& r = c.region;
+  const size_t pixel_tiles = size_t(r.pixel_end - r.pixel_begin + kPixels - 1) / kPixels;
+  Fetch fetch(c, pixel_tiles * size_t(r.block_end - r.block_begin));
   const size_t bytes =
       block_words(c, kGroups ? kGroupWords : 1) * sizeof(uint64_t) * size_t(r.block_end - r.block_begin);
   if (bytes <= kCachedWeights) {
     int32_t pixel = r.pixel_begin;
     for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) {
-      for (int32_t block = r.block_begin; block < r.block_end; block++)
+      for (int32_t block = r.block_begin; block < r.block_end; block++) {
         binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
+        fetch.next();
+      }
     }
     for (int32_t block = r.block_begin; block < r.block_end && pixel < r.pixel_end; block++) {
       binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel);
@@ -49,7 +72,10 @@ void binary_conv(const BinaryConv& c) {
   }
   for (int32_t block = r.block_begin; block < r.block_end; block++) {
     int32_t pixel = r.pixel_begin;
-    for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
+    for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) {
+      binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
+      fetch.next();
+    }
     if (pixel < r.pixel_end) binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel);
   }
 }

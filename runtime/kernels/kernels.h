@@ -51,6 +51,8 @@ struct BinaryConv {
   const uint64_t* weights = nullptr;  // [block][words in the order of the steps][16 lanes]
   const int32_t* base = nullptr;      // [rows][channels in whole blocks]
   const int32_t* row = nullptr;       // [pixels] offset of the row of a pixel in `base`; null: all zero
+  const char* ahead = nullptr;        // what a later layer reads: fetched meanwhile
+  size_t ahead_bytes = 0;
   Finish finish;
 };
 

@@ -105,6 +105,7 @@ void Context::run_chunk(size_t images) {
     call.first = value(steps[t].first);
     call.second = value(steps[t].second);
     call.scratch = values_[scratch + t];
+    if (images == 1) call.ahead = steps[t].ahead;
     steps[t].layer->run(call, pool_);
     if (profiling_) {
       const Clock::time_point now = Clock::now();

@@ -30,8 +30,9 @@ void HalfWordMap::fill_row(const uint32_t* from, uint32_t* to) const {
       out[i] = pixel[i];
       out[i + 1] = pixel[i] ^ pixel[i + 1];
     }
-    out[words_ - 1] = out[words_] = pixel[words_ - 1];
+    if (words_ % 2) out[words_ - 1] = out[words_] = pixel[words_ - 1];
   }
+  if (words_ % 2 == 0) return;
   const int64_t next = geometry_.window.dilation_w;
   for (int64_t x = 0; x + next < width; x++)
     to[size_t(x) * unit() + words_] ^= to[size_t(x + next) * unit() + words_ - 1];

@@ -1,6 +1,6 @@
-// The map of a binary kernel of half words: 32 bits each, for depths of an odd number of them, whose last word of 64
-// would be half empty. Half words 2i and 2i + 1 of a pixel become (a0, a0 ^ a1) as in Grouping::kPairs. The last one
-// is followed by its exclusive or with that of the next tap in the row, so that taps make pairs too.
+// The map of a binary kernel of half words, 32 bits each. Half words 2i and 2i + 1 of a pixel become (a0, a0 ^ a1) as
+// in Grouping::kPairs. Where their number is odd, and the last word of 64 bits would be half empty, the last one is
+// followed by its exclusive or with that of the next tap in the row, so that taps make pairs too.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@ class HalfWordMap {
 
   HalfWordMap(const Geometry& geometry, Grouping grouping, int32_t pad_value);
 
-  size_t unit() const { return words_ + 1; }
+  size_t unit() const { return words_ + words_ % 2; }
   size_t group_unit() const { return unit(); }
   bool is_input() const { return false; }
   size_t image_words() const { return geometry_.map_pixels() * unit(); }

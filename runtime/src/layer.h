@@ -13,6 +13,12 @@ namespace bitedge {
 class Pool;
 struct KernelSet;
 
+// Memory that a later layer reads once, from end to end: worth fetching while another one computes.
+struct Ahead {
+  const char* data = nullptr;
+  size_t bytes = 0;
+};
+
 // Where one run of a layer finds its data: `images` images, outermost.
 struct Call {
   const void* input = nullptr;
@@ -21,6 +27,7 @@ struct Call {
   void* second = nullptr;          // null when the node has one output
   void* scratch = nullptr;         // scratch_bytes(images, threads), aligned to 64
   size_t images = 1;
+  Ahead ahead;
 };
 
 class Layer {
@@ -28,6 +35,9 @@ class Layer {
   virtual ~Layer() = default;
   virtual size_t scratch_bytes(size_t images, int threads) const = 0;
   virtual void run(const Call& call, Pool& pool) const = 0;
+  // What one image makes this layer read and no other; and the most that it could fetch for another one meanwhile.
+  virtual Ahead streamed() const { return {}; }
+  virtual size_t spare_bytes() const { return 0; }
   const char* kernel() const { return kernel_.c_str(); }
 
  protected:

@@ -64,6 +64,23 @@ Program::Program(const Graph& graph, const KernelSet& kernels) : graph_(graph), 
   }
   fused_ = all_;
   fuse_stem();
+  fetch_ahead();
+}
+
+// Dense layers wait for memory, convolutions do not: so these fetch for those, from the nearest one back to the first,
+// each as much as it has time for. Batches read the weights once for many images and need none of it.
+void Program::fetch_ahead() {
+  std::vector<size_t> spare;
+  for (const Step& step : fused_) spare.push_back(step.layer->spare_bytes());
+  for (size_t t = 0; t < fused_.size(); t++) {
+    Ahead left = fused_[t].layer->streamed();
+    for (size_t s = t; s-- > 0 && left.bytes;) {
+      if (fused_[s].ahead.bytes || !spare[s]) continue;
+      const size_t bytes = std::min(spare[s], left.bytes);
+      left.bytes -= bytes;
+      fused_[s].ahead = {left.data + left.bytes, bytes};
+    }
+  }
 }
 
 // normalize, conv2d, and if they follow, max_pool2d and elementwise: straight from the bytes of the image to what

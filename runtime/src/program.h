@@ -21,6 +21,7 @@ struct Step {
   const Layer* layer = nullptr;
   size_t node = 0;  // whose time it is
   int32_t input = -1, residual = -1, first = -1, second = -1;
+  Ahead ahead;  // to fetch meanwhile
 };
 
 class Program {
@@ -42,6 +43,7 @@ class Program {
  private:
   Program(const Graph& graph, const KernelSet& kernels);
   void fuse_stem();
+  void fetch_ahead();
   const Layer& keep(std::unique_ptr<const Layer> layer);
 
   const Graph& graph_;
