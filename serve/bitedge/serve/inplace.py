@@ -6,9 +6,9 @@ wait for the same lock. So a job is run in place when the network's measured tim
 slight by its structure (`slight.py`), which bounds the time by construction.
 
 Jobs are gathered until a turn of the loop brings no more, and run together: code and data of one kind of work then stay
-in the caches, and the same requests cost little more than half of what they cost one by one. The loop stays free for others:
-jobs are gathered only as long as they are expected to take less than `GATHER_SECONDS`. What else comes until they have
-run goes to the queue, which sheds when it is full.
+in the caches, and the same requests cost little more than half of what they cost one by one. The loop stays free for
+others: jobs are gathered only as long as they are expected to take less than `GATHER_SECONDS`. What else comes until
+they have run goes to the queue, which sheds when it is full.
 """
 
 from __future__ import annotations
