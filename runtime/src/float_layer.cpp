@@ -40,10 +40,6 @@ class FloatLayer final : public Layer {
     return map_bytes(images) + (dense_ ? (2 * depth_ + FloatStream::kRows + side_ * kBlock) * sizeof(float) : 0);
   }
 
-  Ahead streamed() const override {
-    return dense_ ? Ahead{reinterpret_cast<const char*>(weights_.data()), weights_.size() * sizeof(float)} : Ahead{};
-  }
-
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
     const float* map = static_cast<const float*>(call.input);

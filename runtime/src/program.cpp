@@ -67,8 +67,8 @@ Program::Program(const Graph& graph, const KernelSet& kernels) : graph_(graph), 
   fetch_ahead();
 }
 
-// Dense layers wait for memory, convolutions do not: so these fetch for those, from the nearest one back to the first,
-// each as much as it has time for. Batches read the weights once for many images and need none of it.
+// Dense layers of bits wait for memory, convolutions do not: so these fetch for those, from the nearest one back to the
+// first, each as much as it has time for. Batches read the weights once for many images and need none of it.
 void Program::fetch_ahead() {
   std::vector<size_t> spare;
   for (const Step& step : fused_) spare.push_back(step.layer->spare_bytes());
