@@ -118,6 +118,24 @@ def test_a_wrong_layer_after_float_layers_is_found(residual: tuple[Captured, Gra
     assert "fed its own input, differs from its definition" in verdict.breach
 
 
+def test_a_scale_off_by_a_few_last_places_is_found(residual: tuple[Captured, Graph], tmp_path: Path) -> None:
+    """The core rounds sum · scale + bias once; what the int8 file may round otherwise is no excuse for it."""
+    captured, lowered = residual
+
+    def nudged(node: Node) -> Node:
+        epilogue = ops.epilogue_of(node.op)
+        if node.layer != "conv3" or not isinstance(epilogue, ops.Affine) or epilogue.scale is None:
+            return node
+        assert isinstance(node.op, ops.BinaryConv2d)
+        scale = epilogue.scale * np.float32(1 + 4 * np.finfo(np.float32).eps)
+        return replace(node, op=replace(node.op, epilogue=replace(epilogue, scale=scale)))
+
+    wrong = lowered.with_nodes(nudged(node) for node in lowered.nodes)
+    assert any(a is not b for a, b in zip(wrong.nodes, lowered.nodes, strict=True))
+    verdict = verify_artifacts(pack(wrong, tmp_path), captured, lowered, IMAGES)
+    assert "fed its own input, differs from its definition" in verdict.breach
+
+
 def test_a_wrong_answer_is_found(residual: tuple[Captured, Graph], tmp_path: Path) -> None:
     captured, lowered = residual
     head = lowered.nodes[-1]

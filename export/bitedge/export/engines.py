@@ -37,6 +37,8 @@ class Engine:
     packages: tuple[str, ...] = ()
     half: bool = False
     """Its artifact holds the halved weights of an export with fp16."""
+    rounds_once: bool = True
+    """It rounds sum · scale + bias once, as torch does, behind float layers too."""
 
     def missing(self) -> tuple[str, ...]:
         """Give the packages that are not installed."""
@@ -53,6 +55,6 @@ _ORT, _LCE = ("onnx", "onnxruntime"), ("larq_compute_engine", "tensorflow")
 ENGINES = (
     Engine("core", "model.gguf", "bitedge.export.engine_core", half=True),
     Engine("onnx", "model.onnx", "bitedge.export.engine_onnx", "onnx", _ORT, half=True),
-    Engine("int8", "model.int8.onnx", "bitedge.export.engine_onnx", "onnx", _ORT, half=True),
+    Engine("int8", "model.int8.onnx", "bitedge.export.engine_onnx", "onnx", _ORT, half=True, rounds_once=False),
     Engine("tflite", "model.tflite", "bitedge.export.engine_tflite", "tflite", _LCE, half=True),
 )

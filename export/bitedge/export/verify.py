@@ -203,7 +203,9 @@ class _Trial:
         self._agreement.compare(start, torch_values, values)
         if start == 0:
             own = {name: array[:_NODE_IMAGES] for name, array in values.items()}
-            self._agreement.breach = self._agreement.breach or check_nodes(self._agreement.graph, own)
+            self._agreement.breach = self._agreement.breach or check_nodes(
+                self._agreement.graph, own, rounds_once=self.engine.rounds_once
+            )
         answers = values.get(self._agreement.graph.output)
         self._answers.append(self._session.run(batch) if answers is None else answers.reshape(len(batch), -1))
 
