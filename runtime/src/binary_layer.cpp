@@ -186,7 +186,7 @@ class BinaryLayer final : public Layer {
     conv.base = base_.data();
     conv.row = rows_.empty() ? nullptr : rows_.data();
     conv.finish = finish;
-    const Regions regions(pool.size(), pixels, blocks_, blocks_ * block_words() * sizeof(Word));
+    const Regions regions(pool.size(), {pixels, blocks_, blocks_ * block_words() * sizeof(Word)});
     pool.each(groups_ * regions.count(), [&](size_t i) {
       BinaryConv part = conv;
       const size_t group = i / regions.count();

@@ -16,7 +16,7 @@ namespace bitedge {
 namespace {
 
 // What the widest kernel takes at a time, so that parts are whole tiles for all of them.
-constexpr size_t kTileBlocks = 4;
+constexpr size_t kTilePixels = 6, kTileBlocks = 4;
 
 class FloatLayer final : public Layer {
  public:
@@ -144,7 +144,8 @@ class FloatLayer final : public Layer {
     conv.side = int32_t(side_);
     conv.weights = weights_.data();
     conv.finish = finish;
-    const Regions regions(pool.size(), pixels, blocks_, blocks_ * depth_ * kBlock * sizeof(float), kTileBlocks);
+    const size_t bytes = blocks_ * depth_ * kBlock * sizeof(float);
+    const Regions regions(pool.size(), {pixels, blocks_, bytes, kTilePixels, kTileBlocks});
     pool.each(groups_ * regions.count(), [&](size_t i) {
       FloatConv part = conv;
       const size_t group = i / regions.count();

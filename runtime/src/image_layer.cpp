@@ -116,7 +116,7 @@ class ImageLayer final : public Layer {
     conv.base = base_.data();
     conv.row = rows_.empty() ? nullptr : rows_.data();
     conv.finish = finish;
-    const Regions regions(pool.size(), pixels, blocks_, weights_.size());
+    const Regions regions(pool.size(), {pixels, blocks_, weights_.size()});
     pool.each(regions.count(), [&](size_t i) {
       ImageConv part = conv;
       regions.set(i, &part.region);

@@ -1,4 +1,4 @@
-// How threads share a convolution: by pixels or by blocks of output channels, in parts that tiles fill.
+// How threads share a convolution: by pixels, or by blocks of output channels, in parts that tiles fill.
 #pragma once
 
 #include <algorithm>
@@ -9,49 +9,49 @@
 
 namespace bitedge {
 
+// `pixels` by `blocks`, whose register tiles have so many of each. `weights` bytes are read by every thread when it is
+// the pixels that are shared.
+struct Shared {
+  size_t pixels, blocks, weights, pixel_tile = 8, block_tile = 1;
+};
+
+// Parts follow each other by pixels within blocks. Neighbours go to one thread, so that layers of a shape, cut alike,
+// find their residuals in its cache.
 class Regions {
  public:
-  // `weights` bytes are read by every part when it is the pixels that are shared. `block_tile` blocks make a tile.
-  Regions(int threads, size_t pixels, size_t blocks, size_t weights, size_t block_tile = 1)
-      : pixels_(pixels), blocks_(blocks), block_tile_(block_tile) {
+  Regions(int threads, const Shared& shared) : shared_(shared) {
     if (threads <= 1) return;
-    const size_t most = size_t(threads) * kPartsPerThread, block_tiles = tiles(blocks, block_tile);
-    const size_t pixel_parts = parts_of(pixels < 2 * kTile ? 1 : tiles(pixels, kTile), size_t(threads));
-    const size_t block_parts = parts_of(block_tiles, size_t(threads));
-    by_blocks_ = block_parts > pixel_parts || (block_parts * 2 >= most && weights > kCachedWeights);
-    parts_ = by_blocks_ ? block_parts : pixel_parts;
+    const size_t most = size_t(threads) * kPartsPerThread;
+    const size_t pixel_tiles = tiles(shared.pixels, shared.pixel_tile),
+                 block_tiles = tiles(shared.blocks, shared.block_tile);
+    const bool by_blocks = (shared.weights > kCachedWeights && block_tiles >= size_t(threads)) ||
+                           pixel_tiles < std::min(block_tiles, most);
+    if (by_blocks) block_parts_ = std::min(block_tiles, most);
+    pixel_parts_ = std::max(size_t(1), std::min(pixel_tiles / 2, most / block_parts_));
   }
 
-  size_t count() const { return parts_; }
+  size_t count() const { return pixel_parts_ * block_parts_; }
 
   void set(size_t part, Region* region) const {
-    region->pixel_begin = by_blocks_ ? 0 : int32_t(cut(part, pixels_, kTile));
-    region->pixel_end = by_blocks_ ? int32_t(pixels_) : int32_t(cut(part + 1, pixels_, kTile));
-    region->block_begin = by_blocks_ ? int32_t(cut(part, blocks_, block_tile_)) : 0;
-    region->block_end = by_blocks_ ? int32_t(cut(part + 1, blocks_, block_tile_)) : int32_t(blocks_);
+    const size_t pixel = part % pixel_parts_, block = part / pixel_parts_;
+    region->pixel_begin = cut(pixel, pixel_parts_, shared_.pixels, shared_.pixel_tile);
+    region->pixel_end = cut(pixel + 1, pixel_parts_, shared_.pixels, shared_.pixel_tile);
+    region->block_begin = cut(block, block_parts_, shared_.blocks, shared_.block_tile);
+    region->block_end = cut(block + 1, block_parts_, shared_.blocks, shared_.block_tile);
   }
 
  private:
-  static constexpr size_t kPartsPerThread = 4;
-  static constexpr size_t kTile = 28;  // pixels: whole tiles of 4 and of 7
+  static constexpr size_t kPartsPerThread = 8;
   static constexpr size_t kCachedWeights = 64 << 10;
 
   static size_t tiles(size_t total, size_t tile) { return (total + tile - 1) / tile; }
 
-  // As many parts of equal size for each thread as there are, up to four; else four that differ by a tile.
-  static size_t parts_of(size_t count, size_t threads) {
-    for (size_t each = kPartsPerThread; each > 0; each--) {
-      if (count % (threads * each) == 0) return threads * each;
-    }
-    return std::min(count, threads * kPartsPerThread);
+  static int32_t cut(size_t part, size_t parts, size_t total, size_t tile) {
+    return int32_t(std::min(total, tiles(total, tile) * part / parts * tile));
   }
 
-  size_t cut(size_t part, size_t total, size_t tile) const {
-    return std::min(total, tiles(total, tile) * part / parts_ * tile);
-  }
-
-  size_t pixels_, blocks_, block_tile_, parts_ = 1;
-  bool by_blocks_ = false;
+  Shared shared_;
+  size_t pixel_parts_ = 1, block_parts_ = 1;
 };
 
 }  // namespace bitedge

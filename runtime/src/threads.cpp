@@ -37,7 +37,7 @@ bool spin(const Done& done) {
 
 }  // namespace
 
-Pool::Pool(int threads) {
+Pool::Pool(int threads) : shares_(size_t(threads)) {
   for (int i = 1; i < threads; i++) workers_.emplace_back([this, i] { serve(i); });
 }
 
@@ -57,8 +57,10 @@ void Pool::run(size_t count, Function function, const void* task) {
   }
   function_ = function;
   task_ = task;
-  count_ = count;
-  next_.store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < shares_.size(); i++) {
+    shares_[i].next.store(count * i / shares_.size(), std::memory_order_relaxed);
+    shares_[i].end = count * (i + 1) / shares_.size();
+  }
   busy_.store(int(workers_.size()), std::memory_order_relaxed);
   // Publishes the job. Sequentially consistent with `asleep_`: a worker either sees the new generation or is seen
   // asleep.
@@ -73,7 +75,10 @@ void Pool::run(size_t count, Function function, const void* task) {
 }
 
 void Pool::work(int thread) {
-  for (size_t i; (i = next_.fetch_add(1, std::memory_order_relaxed)) < count_;) function_(task_, i, thread);
+  for (size_t s = 0; s < shares_.size(); s++) {
+    Share& share = shares_[(size_t(thread) + s) % shares_.size()];
+    for (size_t i; (i = share.next.fetch_add(1, std::memory_order_relaxed)) < share.end;) function_(task_, i, thread);
+  }
 }
 
 void Pool::serve(int thread) {

@@ -20,7 +20,9 @@ class Pool {
 
   int size() const { return int(workers_.size()) + 1; }
 
-  // Calls task(i) once for each i below `count`, on any thread and in any order, and returns when all are done.
+  // Calls task(i) once for each i below `count`, on any thread and in any order, and returns when all are done. Each
+  // thread begins with its share of neighbours, which is the same for each call with the same count, so what it finds
+  // in its cache may be its own; whoever ends early goes on with the others' shares.
   // What a task writes must not depend on the thread that runs it. A task must not throw.
   template <typename Task>
   void each(size_t count, const Task& task) {
@@ -39,10 +41,15 @@ class Pool {
   void work(int thread);
   void serve(int thread);
 
+  // Tasks [next, end) are left. A cache line of its own, which others touch only at the end.
+  struct alignas(64) Share {
+    std::atomic<size_t> next{0};
+    size_t end = 0;
+  };
+
   Function function_ = nullptr;
   const void* task_ = nullptr;
-  size_t count_ = 0;
-  std::atomic<size_t> next_{0};          // the next task
+  std::vector<Share> shares_;            // one of each thread
   std::atomic<uint64_t> generation_{0};  // grows with each job
   std::atomic<int> busy_{0};             // workers that have not finished this generation
   std::atomic<int> asleep_{0};
