@@ -92,6 +92,7 @@ void StemLayer::choose_centers(const Node& normalize) {
     const size_t c = size_t(i % geometry_.in.channels);
     const double zero = -double(normalize.offset[c]) / double(normalize.scale[c]);
     center_[size_t(i)] = std::isfinite(zero) ? float(std::lround(std::min(255.0, std::max(0.0, zero)))) : 0.0f;
+    padding_.push_back(uint8_t(center_[size_t(i)]));
   }
 }
 
@@ -158,11 +159,11 @@ void StemLayer::fill_row(const uint8_t* from, uint8_t* to) const {
   const int32_t first = std::min(map_w_, from ? (left + stride_ - 1) / stride_ : map_w_);
   const int32_t last = std::max(first, std::min(map_w_, (left + width) / stride_));
   const auto edge = [&](int32_t x) {
-    for (int32_t i = 0; i < run; i++) {
-      const int32_t at = x * stride_ - left + i / channels;
-      const bool real = from && at >= 0 && at < width;
-      to[x * lanes_ + i] = real ? from[at * channels + i % channels] : uint8_t(center_[size_t(i % channels)]);
-    }
+    const int32_t at = x * stride_ - left, begin = std::max(0, -at), end = std::min(stride_, width - at);
+    uint8_t* put = to + x * lanes_;
+    std::memcpy(put, padding_.data(), size_t(run));
+    if (!from || begin >= end) return;
+    std::memcpy(put + begin * channels, from + (at + begin) * channels, size_t((end - begin) * channels));
   };
   for (int32_t x = 0; x < first; x++) edge(x);
   if (first < last) {
@@ -185,7 +186,7 @@ void StemLayer::fill_row(const uint8_t* from, uint8_t* to) const {
 // Row by row of the map: the bytes of stride x stride pixels side by side, padding as the center.
 void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
   const size_t row_bytes = size_t(geometry_.in.width) * size_t(geometry_.in.channels);
-  const size_t parts = std::min(size_t(map_h_), size_t(pool.size()));
+  const size_t parts = pool.size() == 1 ? 1 : std::min(size_t(map_h_), size_t(pool.size()) * 4);
   pool.each(parts, [&](size_t part) {
     for (size_t row = size_t(map_h_) * part / parts; row < size_t(map_h_) * (part + 1) / parts; row++) {
       for (int32_t phase = 0; phase < stride_; phase++) {

@@ -47,6 +47,7 @@ class StemLayer final : public Layer {
   bool plain_;
   int32_t stride_, taps_, points_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
   std::vector<int32_t> rows_;
+  std::vector<uint8_t> padding_;  // as many bytes as the depth
   Aligned<float> weights_, bias_, center_;
 };
 
