@@ -61,17 +61,18 @@ void Pool::run(size_t count, Function function, const void* task) {
     shares_[i].next.store(count * i / shares_.size(), std::memory_order_relaxed);
     shares_[i].end = count * (i + 1) / shares_.size();
   }
-  busy_.store(int(workers_.size()), std::memory_order_relaxed);
-  // Publishes the job. Sequentially consistent with `asleep_`: a worker either sees the new generation or is seen
-  // asleep.
-  generation_.fetch_add(1);
+  // Opens the job. Sequentially consistent with `asleep_`: a worker either sees the new job or is seen asleep.
+  job_.fetch_add(1);
   if (asleep_.load() > 0) {
     const std::lock_guard<std::mutex> lock(mutex_);
     wake_.notify_all();
   }
   work(0);
-  if (spin([this] { return busy_.load(std::memory_order_acquire) == 0; })) return;
-  while (busy_.load(std::memory_order_acquire) > 0) std::this_thread::yield();
+  // Closes it. A worker that has not come yet, because its core is another's, is not waited for: either it is seen in
+  // `present_`, or it sees that the job is closed.
+  job_.fetch_add(1);
+  if (spin([this] { return present_.load() == 0; })) return;
+  while (present_.load() > 0) std::this_thread::yield();
 }
 
 void Pool::work(int thread) {
@@ -83,17 +84,25 @@ void Pool::work(int thread) {
 
 void Pool::serve(int thread) {
   uint64_t seen = 0;
+  const auto open = [&] {
+    const uint64_t now = job_.load(std::memory_order_relaxed);
+    return now % 2 == 1 && now != seen;
+  };
   while (true) {
-    if (!spin([&] { return generation_.load(std::memory_order_acquire) != seen; })) {
+    const uint64_t last = job_.load();
+    if (!spin(open)) {
       std::unique_lock<std::mutex> lock(mutex_);
       asleep_.fetch_add(1);
-      wake_.wait(lock, [&] { return stop_ || generation_.load() != seen; });
+      wake_.wait(lock, [&] { return stop_ || job_.load() != last; });
       asleep_.fetch_sub(1);
       if (stop_) return;
+      continue;
     }
-    seen = generation_.load(std::memory_order_acquire);
-    work(thread);
-    busy_.fetch_sub(1, std::memory_order_release);
+    present_.fetch_add(1);
+    const uint64_t now = job_.load();
+    if (now % 2 == 1) work(thread);
+    present_.fetch_sub(1);
+    seen = now;
   }
 }
 

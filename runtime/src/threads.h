@@ -49,9 +49,9 @@ class Pool {
 
   Function function_ = nullptr;
   const void* task_ = nullptr;
-  std::vector<Share> shares_;            // one of each thread
-  std::atomic<uint64_t> generation_{0};  // grows with each job
-  std::atomic<int> busy_{0};             // workers that have not finished this generation
+  std::vector<Share> shares_;     // one of each thread
+  std::atomic<uint64_t> job_{0};  // odd while a job is open
+  std::atomic<int> present_{0};   // workers at the open job
   std::atomic<int> asleep_{0};
   bool stop_ = false;
   std::mutex mutex_;
