@@ -121,10 +121,10 @@ struct FloatKernel {
   void (*stream)(const FloatStream&);
 };
 
-// A float convolution of an image, by tiles of 4x4 outputs: see winograd.inl. The map holds, for each position of a
-// phase, the bytes of all phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
+// A float convolution of an image, by tiles of 4x4 or 5x5 outputs: see winograd.inl. The map holds, for each position
+// of a phase, the bytes of all phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
 struct StemConv {
-  static constexpr int32_t kStrip = 28;  // tiles that are computed together
+  static constexpr int32_t kStrip = 44;  // tiles that are computed together
 
   const uint8_t* map = nullptr;
   int32_t map_w = 0, lanes = 0, depth = 0;
@@ -132,7 +132,8 @@ struct StemConv {
   const float* weights = nullptr;  // [row of points][block][depth][column of points][16]
   const float* bias = nullptr;     // [rows][channels in whole blocks]
   const int32_t* row = nullptr;    // [pixels] offset of the row of a pixel in `bias`
-  int32_t points = 0;              // along each axis: 6 or 7
+  int32_t tile = 4;                // outputs along each axis, and
+  int32_t points = 0;              // points: 4 and 6, 4 and 7, or 5 and 7
   int32_t phases = 1;              // along each axis; the depth is [phases, phases, channels]
   int32_t whole_phases = 1;        // the first ones, that have all taps; others lack the last one
   int32_t out_h = 0, out_w = 0, tiles_w = 0, blocks = 0;
@@ -141,8 +142,8 @@ struct StemConv {
   float* scratch = nullptr;
   Finish finish;
 
-  static size_t scratch_floats(int32_t points, int32_t lanes, int32_t blocks) {
-    return size_t(kStrip) * size_t(points) * (size_t(points) * size_t(lanes) + 4 * size_t(blocks) * kBlock);
+  static size_t scratch_floats(int32_t tile, int32_t points, int32_t lanes, int32_t blocks) {
+    return size_t(kStrip) * size_t(points) * size_t(points * lanes + tile * blocks * kBlock);
   }
 };
 

@@ -1,19 +1,18 @@
-// Convolution of an image with float weights by Winograd's method: four by four outputs at a time. Included by the file
+// Convolution of an image with float weights by Winograd's method: four by four outputs at a time, or five by five. Included by the file
 // of each instruction set, after finish.inl. The file defines kStemSums, how many sums of sixteen lanes it keeps in
 // registers, and kStemBlocks, over how many blocks of channels.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
-// and channels together are the depth. Along each axis r taps and four outputs meet in r + 3 products, at as many
-// points, instead of 4·r. So 7x7 with stride 2 takes 37 products per output and channel instead of 147, and 11x11 with
-// stride 4 takes 108 instead of 363 (32 and 99 where a phase lacks the last tap, see multiply()). Pixels are integers,
+// and channels together are the depth. Along each axis r taps and n outputs meet in r + n - 1 products, at as many
+// points, instead of n·r. So 7x7 with stride 2 takes 37 products per output and channel instead of 147, and 11x11 with
+// stride 4 takes 94 instead of 363 (32 and 87 where a phase lacks the last tap, see multiply()). Pixels are integers,
 // so the transform of the image is exact, and the answer is nearly as close to the real sum as that of a direct
 // convolution in float32 (docs/performance.md has the measurement).
 //
-// Three taps: the points 0, 1, -1, 1/2, -2 and infinity. Four taps: 0, 1, -1, 2, -2, 1/2 and infinity.
+// Six points, for four outputs and three taps: 0, 1, -1, 1/2, -2 and infinity. Seven, for one output or one tap more:
+// 0, 1, -1, 2, -2, 1/2 and infinity.
 namespace bitedge {
 namespace {
-
-constexpr int kOut = 4;  // outputs of a tile along each axis
 
 inline F16 twice(F16 x) { return f_add(x, x); }
 
@@ -48,8 +47,8 @@ inline __attribute__((always_inline)) void to_points(const F16 (&d)[7], F16 (&ou
 template <int kPoints>
 constexpr float kOnes = kPoints == 6 ? 6.0f : -6.0f;
 
-// Aᵀ·m: four outputs from the points.
-inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&out)[kOut]) {
+// Aᵀ·m: the outputs from the points.
+inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&out)[4]) {
   const F16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
   out[0] = f_add(f_add(m[0], sum), f_add(m[3], m[4]));
   out[1] = f_fma(f_set(-2.0f), m[4], f_fma(f_set(0.5f), m[3], difference));
@@ -57,18 +56,21 @@ inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&
   out[3] = f_add(f_fma(f_set(-8.0f), m[4], f_fma(f_set(0.125f), m[3], difference)), m[5]);
 }
 
+template <int kOut>
 inline __attribute__((always_inline)) void from_points(const F16 (&m)[7], F16 (&out)[kOut]) {
   const F16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
   const F16 far_sum = f_add(m[3], m[4]), far_difference = f_sub(m[3], m[4]);
   out[0] = f_add(f_add(m[0], m[5]), f_add(sum, far_sum));
   out[1] = f_fma(f_set(2.0f), far_difference, f_fma(f_set(0.5f), m[5], difference));
   out[2] = f_fma(f_set(4.0f), far_sum, f_fma(f_set(0.25f), m[5], sum));
-  out[3] = f_add(f_fma(f_set(8.0f), far_difference, f_fma(f_set(0.125f), m[5], difference)), m[6]);
+  out[3] = f_fma(f_set(8.0f), far_difference, f_fma(f_set(0.125f), m[5], difference));
+  if constexpr (kOut == 5) out[4] = f_fma(f_set(16.0f), far_sum, f_fma(f_set(0.0625f), m[5], sum));
+  out[kOut - 1] = f_add(out[kOut - 1], m[6]);
 }
 
 // The image of one tile, sixteen lanes of the depth from `lane` on, to v[row of points][tile][lanes / 16][column][16]:
 // `pitch` floats between rows.
-template <int kPoints>
+template <int kPoints, int kOut>
 inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float* v, size_t pitch) {
   const size_t row = size_t(tile / c.tiles_w) * kOut, column = size_t(tile % c.tiles_w) * kOut;
   F16 half[kPoints][kPoints];
@@ -110,7 +112,7 @@ inline __attribute__((always_inline)) void add_products(const StemConv& c, int32
 // registers. `v` has [lanes / 16][kPoints][16] floats per tile, `u` blocks of [depth][kPoints][16]. Phases that lack
 // the last tap have nothing at infinity, which is the last point: of `phases` rows of phases, each begins with those
 // that have it.
-template <int kPoints, int kTiles, int kBlocks>
+template <int kPoints, int kOut, int kTiles, int kBlocks>
 inline __attribute__((always_inline)) void multiply(const StemConv& c, int32_t phases, const float* v, const float* u,
                                                     float* half) {
   F16 acc[kTiles][kBlocks][kPoints];
@@ -135,28 +137,28 @@ inline __attribute__((always_inline)) void multiply(const StemConv& c, int32_t p
 }
 
 // The tiles that do not fill a register tile.
-template <int kPoints, int kTiles, int kBlocks>
+template <int kPoints, int kOut, int kTiles, int kBlocks>
 inline void multiply_rest(const StemConv& c, int32_t phases, int32_t tiles, const float* v, const float* u,
                           float* half) {
-  if (tiles == kTiles) return multiply<kPoints, kTiles, kBlocks>(c, phases, v, u, half);
-  if constexpr (kTiles > 1) multiply_rest<kPoints, kTiles - 1, kBlocks>(c, phases, tiles, v, u, half);
+  if (tiles == kTiles) return multiply<kPoints, kOut, kTiles, kBlocks>(c, phases, v, u, half);
+  if constexpr (kTiles > 1) multiply_rest<kPoints, kOut, kTiles - 1, kBlocks>(c, phases, tiles, v, u, half);
 }
 
-template <int kPoints, int kBlocks>
+template <int kPoints, int kOut, int kBlocks>
 void multiply_tiles(const StemConv& c, int32_t phases, int32_t tiles, const float* v, const float* u, float* half) {
   constexpr int kTiles = kStemSums / kStemBlocks / kPoints;
   const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(c.blocks) * kPoints * kOut * kBlock;
   for (; tiles >= kTiles; tiles -= kTiles, v += kTiles * from, half += kTiles * to) {
-    multiply<kPoints, kTiles, kBlocks>(c, phases, v, u, half);
+    multiply<kPoints, kOut, kTiles, kBlocks>(c, phases, v, u, half);
   }
-  if (tiles > 0) multiply_rest<kPoints, kTiles, kBlocks>(c, phases, tiles, v, u, half);
+  if (tiles > 0) multiply_rest<kPoints, kOut, kTiles, kBlocks>(c, phases, tiles, v, u, half);
 }
 
 // Which part of the epilogue is left: none but the bias, ReLU, or any.
 enum class StemEnding { kLinear, kRelu, kAny };
 
 // From half-way, [rows of points][kOut columns], to the pixels of one tile and block.
-template <int kPoints, StemEnding kEnding>
+template <int kPoints, int kOut, StemEnding kEnding>
 inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, const float* half) {
   const int32_t top = tile / c.tiles_w * kOut, left = tile % c.tiles_w * kOut;
   const int32_t rows = c.out_h - top < kOut ? c.out_h - top : kOut,
@@ -184,13 +186,13 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
   }
 }
 
-template <int kPoints, StemEnding kEnding>
+template <int kPoints, int kOut, StemEnding kEnding>
 void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* half) {
   const size_t tile_floats = size_t(kPoints) * size_t(c.lanes), pitch = size_t(StemConv::kStrip) * tile_floats;
   const size_t block_half = size_t(kPoints) * kOut * kBlock, block_weights = size_t(c.depth) * kPoints * kBlock;
   for (int32_t i = 0; i < tiles; i++) {
     for (int32_t lane = 0; lane < c.lanes; lane += kBlock) {
-      transform_image<kPoints>(c, tile + i, lane, v + size_t(i) * tile_floats + size_t(lane) * kPoints, pitch);
+      transform_image<kPoints, kOut>(c, tile + i, lane, v + size_t(i) * tile_floats + size_t(lane) * kPoints, pitch);
     }
   }
   for (int row = 0; row < kPoints; row++) {
@@ -200,37 +202,40 @@ void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float*
     float* to = half + size_t(row) * kOut * kBlock;
     int32_t block = 0;
     for (; block + kStemBlocks <= c.blocks; block += kStemBlocks) {
-      multiply_tiles<kPoints, kStemBlocks>(c, phases, tiles, from, u + size_t(block) * block_weights,
+      multiply_tiles<kPoints, kOut, kStemBlocks>(c, phases, tiles, from, u + size_t(block) * block_weights,
                                            to + size_t(block) * block_half);
     }
     if constexpr (kStemBlocks > 1) {
       for (; block < c.blocks; block++) {
-        multiply_tiles<kPoints, 1>(c, phases, tiles, from, u + size_t(block) * block_weights,
+        multiply_tiles<kPoints, kOut, 1>(c, phases, tiles, from, u + size_t(block) * block_weights,
                                    to + size_t(block) * block_half);
       }
     }
   }
   for (int32_t i = 0; i < tiles; i++) {
     for (int32_t block = 0; block < c.blocks; block++) {
-      transform_outputs<kPoints, kEnding>(c, tile + i, block, half + size_t(i * c.blocks + block) * block_half);
+      transform_outputs<kPoints, kOut, kEnding>(c, tile + i, block, half + size_t(i * c.blocks + block) * block_half);
     }
   }
 }
 
-template <int kPoints>
+template <int kPoints, int kOut>
 void stem_conv(const StemConv& c) {
   const Finish& f = c.finish;
   const bool floats = f.floats && !f.bits && !f.scale && f.residual_kind == Finish::kNone && f.channels % kBlock == 0;
-  const auto strip = !floats || f.activation == Finish::kPrelu ? stem_strip<kPoints, StemEnding::kAny>
-                     : f.activation == Finish::kRelu           ? stem_strip<kPoints, StemEnding::kRelu>
-                                                               : stem_strip<kPoints, StemEnding::kLinear>;
+  const auto strip = !floats || f.activation == Finish::kPrelu ? stem_strip<kPoints, kOut, StemEnding::kAny>
+                     : f.activation == Finish::kRelu           ? stem_strip<kPoints, kOut, StemEnding::kRelu>
+                                                               : stem_strip<kPoints, kOut, StemEnding::kLinear>;
   float* half = c.scratch + size_t(kPoints * kPoints) * StemConv::kStrip * size_t(c.lanes);
   for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += StemConv::kStrip) {
     strip(c, tile, c.tile_end - tile < StemConv::kStrip ? c.tile_end - tile : StemConv::kStrip, c.scratch, half);
   }
 }
 
-void run_stem(const StemConv& c) { c.points == 6 ? stem_conv<6>(c) : stem_conv<7>(c); }
+void run_stem(const StemConv& c) {
+  if (c.points == 6) return stem_conv<6, 4>(c);
+  c.tile == 4 ? stem_conv<7, 4>(c) : stem_conv<7, 5>(c);
+}
 
 }  // namespace
 }  // namespace bitedge

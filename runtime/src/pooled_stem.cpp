@@ -11,6 +11,8 @@
 namespace bitedge {
 namespace {
 
+// Threads share bands: whole rows of tiles. A pooled row whose window reaches over the seam of two bands is made when
+// both are done, out of the rows next to the seam, which each band copies. So no row is computed twice.
 class PooledStem final : public Layer {
  public:
   PooledStem(const Graph& graph, const StemLayer& stem, const Node& pool, const Node* sign, const KernelSet& kernels)
@@ -19,12 +21,18 @@ class PooledStem final : public Layer {
         kernels_(*kernels.rows),
         pool_(pool_window(graph, pool)),
         out_(graph.values[size_t(pool.outputs[0])].shape),
+        reach_((pool_.kernel_h - 1) * pool_.dilation_h + 1),
+        conv_rows_(std::min(stem.geometry().out.height, (out_.height - 1) * pool_.stride_h - pool_.pad_top + reach_)),
+        tile_rows_(in_tiles(conv_rows_)),
+        tiles_in_row_(in_tiles(std::min(stem.geometry().out.width, last_column() + 1))),
+        together_(std::max(1, StemConv::kStrip / tiles_in_row_)),
         width_(size_t(stem.geometry().out.width) * size_t(stem.geometry().out.channels)) {
     if (sign) sign_.emplace(*sign, nullptr, graph.values[size_t(sign->outputs[0])].shape);
   }
 
   size_t scratch_bytes(size_t, int threads) const override {
-    return stem_.map_bytes() + size_t(threads) * thread_floats() * sizeof(float);
+    const size_t seams = size_t(bands(threads) - 1) * seam_floats();
+    return stem_.map_bytes() + (size_t(threads) * thread_floats() + seams) * sizeof(float);
   }
 
   void run(const Call& call, Pool& threads) const override {
@@ -33,76 +41,134 @@ class PooledStem final : public Layer {
     tail.second = nullptr;
     if (sign_) sign_->clear_tails(tail);
     uint8_t* map = static_cast<uint8_t*>(call.scratch);
-    float* scratch = reinterpret_cast<float*>(map + stem_.map_bytes());
-    // A band repeats the row of tiles that its first window shares with the band above: one for each thread.
-    const size_t height = size_t(out_.height), bands = std::min(height, size_t(threads.size()));
+    Work work;
+    work.map = map;
+    work.bands = bands(threads.size());
+    work.scratch = reinterpret_cast<float*>(map + stem_.map_bytes());
+    work.seams = work.scratch + size_t(threads.size()) * thread_floats();
     for (size_t image = 0; image < call.images; image++) {
       stem_.prepare(static_cast<const uint8_t*>(call.input) + image * stem_.geometry().in.elements(), map, threads);
-      float* pooled = static_cast<float*>(call.first) + image * out_.elements();
-      const Finish finish = sign_ ? sign_->bind(tail, image) : Finish();
-      threads.each_on(bands, [&](size_t i, int thread) {
-        band(map, int32_t(height * i / bands), int32_t(height * (i + 1) / bands), pooled, finish,
-             scratch + size_t(thread) * thread_floats());
+      work.pooled = static_cast<float*>(call.first) + image * out_.elements();
+      if (sign_) work.finish = sign_->bind(tail, image);
+      threads.each_on(size_t(work.bands), [&](size_t i, int thread) {
+        band(work, int32_t(i), work.scratch + size_t(thread) * thread_floats());
       });
+      threads.each(size_t(work.bands - 1), [&](size_t i) { close_seam(work, int32_t(i) + 1); });
     }
   }
 
  private:
-  // Rows of the convolution that are kept: those of one row of tiles, and those that a window reaches back to.
-  size_t kept_rows() const { return size_t(2 * stem_.tile_height() + pool_.kernel_h); }
+  static constexpr int32_t kBandsPerThread = 4;
+
+  int32_t in_tiles(int32_t outputs) const { return (outputs + stem_.tile() - 1) / stem_.tile(); }
+  int32_t last_column() const {
+    return (out_.width - 1) * pool_.stride_w - pool_.pad_left + (pool_.kernel_w - 1) * pool_.dilation_w;
+  }
+
+  // One image on its way.
+  struct Work {
+    const uint8_t* map = nullptr;
+    float *scratch = nullptr, *seams = nullptr, *pooled = nullptr;
+    Finish finish;
+    int32_t bands = 1;
+  };
+
+  // A window must not reach over two seams, and rows of tiles that go together share the weights in the cache.
+  int32_t bands(int threads) const {
+    const int32_t least = std::max(in_tiles(reach_), together_ / 2);
+    return threads == 1 ? 1 : std::max(1, std::min(tile_rows_ / least, threads * kBandsPerThread));
+  }
+
+  // Seam i lies between bands i - 1 and i, above this row of the convolution.
+  int32_t seam_row(const Work& work, int32_t i) const {
+    return std::min(conv_rows_, tile_rows_ * i / work.bands * stem_.tile());
+  }
+  size_t seam_floats() const { return 2 * size_t(reach_ - 1) * width_; }
+  float* seam(const Work& work, int32_t i) const { return work.seams + size_t(i - 1) * seam_floats(); }
+
+  // The rows of the convolution [begin, end) that a pooled row sees.
+  int32_t window_begin(int32_t y) const { return std::max(0, y * pool_.stride_h - pool_.pad_top); }
+  int32_t window_end(int32_t y) const { return std::min(conv_rows_, y * pool_.stride_h - pool_.pad_top + reach_); }
+
+  // Pooled rows that are complete above a row of the convolution; and those that begin above it.
+  int32_t complete(int32_t row) const {
+    int32_t y = 0;
+    while (y < out_.height && window_end(y) <= row) y++;
+    return y;
+  }
+  int32_t begun(int32_t row) const {
+    int32_t y = 0;
+    while (y < out_.height && window_begin(y) < row) y++;
+    return y;
+  }
+
+  // Rows of the convolution that are kept: those that come together, and those that a window reaches back to.
+  size_t kept_rows() const { return size_t((together_ + 1) * stem_.tile() + reach_); }
   size_t thread_floats() const { return stem_.thread_floats() + kept_rows() * width_; }
 
-  // Pooled rows [begin, end).
-  void band(const uint8_t* map, int32_t begin, int32_t end, float* pooled, const Finish& finish, float* scratch) const {
+  void band(const Work& work, int32_t i, float* scratch) const {
     float* rows = scratch + stem_.thread_floats();
     Call call;
     call.first = rows;
     const Finish into_rows = stem_.ending().bind(call, 0);
-    const int32_t step = stem_.tile_height(), conv_rows = stem_.geometry().out.height;
-    const auto first_needed = [&](int32_t y) { return std::max(0, y * pool_.stride_h - pool_.pad_top); };
-    const auto last_needed = [&](int32_t y) {
-      return std::min(conv_rows, y * pool_.stride_h - pool_.pad_top + pool_.kernel_h);
-    };
-
-    int32_t first = first_needed(begin) / step * step, made = first;  // rows [first, made) are in `rows`
-    for (int32_t y = begin; y < end;) {
-      int32_t next = y;
-      while (next < end && last_needed(next) <= made) next++;
-      if (next > y) {
-        emit(rows, first, y, next, pooled, finish);
-        y = next;
-        continue;
-      }
-      const int32_t keep_from = std::min(first_needed(y), made);
+    const int32_t begin = seam_row(work, i), end = seam_row(work, i + 1);
+    int32_t first = begin, made = begin, y = begun(begin);  // rows [first, made) are in `rows`
+    while (made < end) {
+      const int32_t keep_from = std::min(std::max(window_begin(y), first), made);
       if (keep_from > first) {
         std::memmove(rows, rows + size_t(keep_from - first) * width_,
                      size_t(made - keep_from) * width_ * sizeof(float));
         first = keep_from;
       }
-      const size_t tile = size_t(made / step) * stem_.tiles_in_row();
-      stem_.convolve(map, tile, tile + stem_.tiles_in_row(), first, into_rows, scratch);
-      made = std::min(made + step, conv_rows);
+      const int32_t next = std::min(made + together_ * stem_.tile(), end);
+      stem_.convolve(work.map, {made / stem_.tile() * tiles_in_row_, in_tiles(next) * tiles_in_row_, tiles_in_row_},
+                     first, into_rows, scratch);
+      copy_to_seams(work, i, rows + size_t(made - first) * width_, made, next);
+      made = next;
+      const int32_t ready = complete(made);
+      if (ready > y) emit(work, rows, first, y, ready);
+      y = std::max(y, ready);
     }
   }
 
-  void emit(const float* rows, int32_t first, int32_t begin, int32_t end, float* pooled, const Finish& finish) const {
+  // Rows [begin, end) of band i, as far as they lie next to a seam.
+  void copy_to_seams(const Work& work, int32_t i, const float* rows, int32_t begin, int32_t end) const {
+    for (int32_t s = std::max(i, 1); s <= std::min(i + 1, work.bands - 1); s++) {
+      const int32_t top = seam_row(work, s) - (reach_ - 1), bottom = seam_row(work, s) + reach_ - 1;
+      const int32_t from = std::max(begin, top), to = std::min(end, bottom);
+      if (from >= to) continue;
+      std::memcpy(seam(work, s) + size_t(from - top) * width_, rows + size_t(from - begin) * width_,
+                  size_t(to - from) * width_ * sizeof(float));
+    }
+  }
+
+  void close_seam(const Work& work, int32_t i) const {
+    const int32_t row = seam_row(work, i);
+    emit(work, seam(work, i), row - (reach_ - 1), complete(row), begun(row));
+  }
+
+  // Pooled rows [begin, end) out of `rows`, of which the first is row `first` of the convolution.
+  void emit(const Work& work, const float* rows, int32_t first, int32_t begin, int32_t end) const {
     Pool2d p = pool_;
     p.input = rows;
-    p.output = pooled;
+    p.output = work.pooled;
     p.in_h -= first;
     p.pad_top += first;
     p.row_begin = begin;
     p.row_end = end;
     kernels_.max_pool_float(p);
     const size_t width = size_t(out_.width);
-    if (sign_) kernels_.elementwise(pooled, false, size_t(begin) * width, size_t(end) * width, finish);
+    if (sign_) kernels_.elementwise(work.pooled, false, size_t(begin) * width, size_t(end) * width, work.finish);
   }
 
   const StemLayer& stem_;
   const RowKernels& kernels_;
   Pool2d pool_;
   Shape out_;
-  size_t width_;  // floats in a row of the convolution
+  int32_t reach_;                                 // rows of the convolution that a window spans
+  int32_t conv_rows_, tile_rows_, tiles_in_row_;  // of the convolution, that windows see
+  int32_t together_;                              // rows of tiles at a time
+  size_t width_;                                  // floats in a row of the convolution
   std::optional<EndingPlan> sign_;
 };
 

@@ -14,7 +14,7 @@
 namespace bitedge {
 namespace {
 
-constexpr int32_t kOut = 4, kMostPoints = 7;
+constexpr int32_t kMostPoints = 7;
 constexpr size_t kMostLanes = 64;  // phases times channels
 
 // The finite points of winograd.inl, and the factors that it leaves out of Bᵀ.
@@ -26,8 +26,7 @@ constexpr Point kSeven[] = {{0, -1.0 / 4}, {1, -1.0 / 6},    {-1, 1.0 / 18},
                             {2, 1.0 / 72}, {-2, -1.0 / 120}, {0.5, 32.0 / 45}};
 
 // G: the values of a polynomial with coefficients g at the points.
-void at_points(const double* g, int32_t taps, double* out) {
-  const int32_t points = taps + kOut - 1;
+void at_points(const double* g, int32_t taps, int32_t points, double* out) {
   for (int32_t p = 0; p < points - 1; p++) {
     const Point& point = points == 6 ? kSix[p] : kSeven[p];
     double value = 0;
@@ -52,6 +51,18 @@ double channel_of(const View<float>& view, size_t channel, double missing) {
   return view ? double(view[view.size == 1 ? 0 : channel]) : missing;
 }
 
+int32_t tiles(int32_t outputs, int32_t tile) { return (outputs + tile - 1) / tile; }
+
+// Outputs of a tile along each axis: four taps leave points for four, three taps for five, where fewer of them cover
+// the map.
+int32_t choose_tile(int32_t taps, const Shape& out) {
+  if (taps == 4) return 4;
+  const auto products = [&](int64_t tile) {
+    return tiles(out.height, int32_t(tile)) * tiles(out.width, int32_t(tile)) * (tile + taps - 1) * (tile + taps - 1);
+  };
+  return products(4) < products(5) ? 4 : 5;
+}
+
 }  // namespace
 
 StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv, const KernelSet& kernels,
@@ -63,11 +74,12 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
       plain_(conv.inputs.size() == 1 && !conv.epilogue.emit_bits),
       stride_(geometry.window.stride_h),
       taps_((geometry.window.kernel_h + stride_ - 1) / stride_),
-      points_(taps_ + kOut - 1),
-      tiles_h_((geometry.out.height + kOut - 1) / kOut),
-      tiles_w_((geometry.out.width + kOut - 1) / kOut),
-      map_h_(tiles_h_ * kOut + taps_ - 1),
-      map_w_(tiles_w_ * kOut + taps_ - 1),
+      tile_(choose_tile(taps_, geometry.out)),
+      points_(taps_ + tile_ - 1),
+      tiles_h_(tiles(geometry.out.height, tile_)),
+      tiles_w_(tiles(geometry.out.width, tile_)),
+      map_h_(tiles_h_ * tile_ + taps_ - 1),
+      map_w_(tiles_w_ * tile_ + taps_ - 1),
       depth_(stride_ * stride_ * geometry.in.channels),
       lanes_((depth_ + kBlock - 1) / kBlock * kBlock),
       blocks_((geometry.out.channels + kBlock - 1) / kBlock) {
@@ -79,7 +91,7 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
 
 size_t StemLayer::map_bytes() const { return (size_t(map_h_) * size_t(map_w_) * size_t(lanes_) + 63) / 64 * 64; }
 
-size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(points_, lanes_, blocks_); }
+size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(tile_, points_, lanes_, blocks_); }
 
 size_t StemLayer::scratch_bytes(size_t, int threads) const {
   return map_bytes() + size_t(threads) * thread_floats() * sizeof(float);
@@ -115,12 +127,12 @@ void StemLayer::pack(const Node& normalize, const Node& conv) {
           g[j] = weight(conv, size_t(((o * w.kernel_h + y) * w.kernel_w + x) * channels + c)) *
                  double(normalize.scale[size_t(c)]) * scale;
         }
-        at_points(g, taps_, rows[i]);
+        at_points(g, taps_, points_, rows[i]);
       }
       for (int32_t p = 0; p < points_; p++) {
         double g[kMostPoints] = {};
         for (int32_t i = 0; i < taps_; i++) g[i] = rows[i][p];
-        at_points(g, taps_, column);
+        at_points(g, taps_, points_, column);
         for (int32_t row = 0; row < points_; row++) {
           const size_t at = (size_t(row) * size_t(blocks_) + size_t(o / kBlock)) * size_t(depth_) + size_t(k);
           weights_[(at * size_t(points_) + size_t(p)) * kBlock + size_t(o % kBlock)] = float(column[row]);
@@ -198,7 +210,7 @@ void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
   });
 }
 
-void StemLayer::convolve(const uint8_t* map, size_t begin, size_t end, int32_t first_row, const Finish& finish,
+void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, int32_t first_row, const Finish& finish,
                          float* scratch) const {
   StemConv conv;
   conv.map = map;
@@ -209,16 +221,17 @@ void StemLayer::convolve(const uint8_t* map, size_t begin, size_t end, int32_t f
   conv.weights = weights_.data();
   conv.bias = bias_.data();
   conv.row = rows_.data();
+  conv.tile = tile_;
   conv.points = points_;
   conv.phases = stride_;
   conv.whole_phases = geometry_.window.kernel_h - (taps_ - 1) * stride_;
   conv.out_h = geometry_.out.height;
   conv.out_w = geometry_.out.width;
   conv.first_row = first_row;
-  conv.tiles_w = tiles_w_;
+  conv.tiles_w = tiles.in_row;
   conv.blocks = blocks_;
-  conv.tile_begin = int32_t(begin);
-  conv.tile_end = int32_t(end);
+  conv.tile_begin = tiles.begin;
+  conv.tile_end = tiles.end;
   conv.scratch = scratch;
   conv.finish = finish;
   kernel_.run(conv);
@@ -228,15 +241,15 @@ void StemLayer::run(const Call& call, Pool& pool) const {
   ending_.clear_tails(call);
   uint8_t* map = static_cast<uint8_t*>(call.scratch);
   float* scratch = reinterpret_cast<float*>(map + map_bytes());
-  const size_t tiles = size_t(tiles_h_) * size_t(tiles_w_), strips = (tiles + StemConv::kStrip - 1) / StemConv::kStrip;
+  const size_t total = size_t(tiles_h_) * size_t(tiles_w_), strips = (total + StemConv::kStrip - 1) / StemConv::kStrip;
   const size_t parts = pool.size() == 1 ? 1 : std::min(strips, size_t(pool.size()) * 8);
   for (size_t image = 0; image < call.images; image++) {
     prepare(static_cast<const uint8_t*>(call.input) + image * geometry_.in.elements(), map, pool);
     const Finish finish = ending_.bind(call, image);
     pool.each_on(parts, [&](size_t part, int thread) {
       const size_t begin = strips * part / parts * StemConv::kStrip,
-                   end = std::min(tiles, strips * (part + 1) / parts * StemConv::kStrip);
-      convolve(map, begin, end, 0, finish, scratch + size_t(thread) * thread_floats());
+                   end = std::min(total, strips * (part + 1) / parts * StemConv::kStrip);
+      convolve(map, {int32_t(begin), int32_t(end), tiles_w_}, 0, finish, scratch + size_t(thread) * thread_floats());
     });
   }
 }

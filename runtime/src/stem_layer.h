@@ -25,15 +25,17 @@ class StemLayer final : public Layer {
   // The parts of run(), for a layer that goes on with the rows while they are in the cache.
   const Geometry& geometry() const { return geometry_; }
   const EndingPlan& ending() const { return ending_; }
-  bool plain() const { return plain_; }      // floats out, and no residual
-  int32_t tile_height() const { return 4; }  // rows that come together
+  bool plain() const { return plain_; }   // floats out, and no residual
+  int32_t tile() const { return tile_; }  // rows and columns of the output that come together
   size_t map_bytes() const;
   size_t thread_floats() const;  // scratch of each thread
   void prepare(const uint8_t* image, uint8_t* map, Pool& pool) const;
-  // Tiles [begin, end), row by row of tiles. Row `first_row` of the output is the first that `finish` has room for.
-  void convolve(const uint8_t* map, size_t begin, size_t end, int32_t first_row, const Finish& finish,
-                float* scratch) const;
-  size_t tiles_in_row() const { return size_t(tiles_w_); }
+  // Tiles [begin, end), row by row, of which as many are wanted as `in_row` says. Row `first_row` of the output is the
+  // first that `finish` has room for.
+  struct Tiles {
+    int32_t begin, end, in_row;
+  };
+  void convolve(const uint8_t* map, const Tiles& tiles, int32_t first_row, const Finish& finish, float* scratch) const;
 
  private:
   void choose_centers(const Node& normalize);
@@ -45,7 +47,7 @@ class StemLayer final : public Layer {
   Geometry geometry_;
   EndingPlan ending_;
   bool plain_;
-  int32_t stride_, taps_, points_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
+  int32_t stride_, taps_, tile_, points_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
   std::vector<int32_t> rows_;
   std::vector<uint8_t> padding_;  // as many bytes as the depth
   Aligned<float> weights_, bias_, center_;
