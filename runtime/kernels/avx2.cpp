@@ -2,6 +2,7 @@
 #include "kernels.h"
 #include "vector_avx2.h"
 //
+#include "fetch.inl"
 #include "finish.inl"
 
 namespace bitedge {

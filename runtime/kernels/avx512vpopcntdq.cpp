@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "vector_avx512.h"
 //
+#include "fetch.inl"
 #include "finish.inl"
 
 namespace bitedge {
@@ -38,7 +39,7 @@ inline void windows(const BinaryConv& c, int32_t pixel, const uint64_t* (&in)[kP
 template <int kPixels, Ending kEnding>
 void words_tile(const BinaryConv& c, int32_t pixel, int32_t block);
 template <int kPixels, Ending kEnding>
-void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block);
+void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch);
 
 }  // namespace
 }  // namespace bitedge
@@ -87,7 +88,7 @@ inline void add_pairs(__m512i& ones_even, __m512i& even, __m512i& ones_odd, __m5
 }
 
 template <int kPixels, Ending kEnding>
-void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   const uint64_t* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i even[kPixels], odd[kPixels], ones_even[kPixels], ones_odd[kPixels];
@@ -110,6 +111,7 @@ void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   add_words<kPixels>(in, c.region.step + c.groups, c.singles, w, even, odd);
   const Counts<kPixels, kEnding> counts(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, interleave(even[i], odd[i]));
+  fetch.turn();
 }
 
 // One pixel: the weights pass once, in one stream, so memory is the limit; four words at a time hide the latencies.

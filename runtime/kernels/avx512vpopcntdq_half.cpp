@@ -3,6 +3,7 @@
 #include "kernels.h"
 #include "vector_avx512.h"
 //
+#include "fetch.inl"
 #include "finish.inl"
 
 namespace bitedge {
@@ -13,7 +14,7 @@ constexpr int kWordsPixels = 14, kGroupsPixels = 8, kGroupWords = 2;
 template <int kPixels, Ending kEnding>
 void words_tile(const BinaryConv& c, int32_t pixel, int32_t block);
 template <int kPixels, Ending kEnding>
-void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block);
+void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch);
 
 }  // namespace
 }  // namespace bitedge
@@ -88,21 +89,31 @@ void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, acc[i]);
 }
 
+template <int kPixels, bool kFetch>
+inline __attribute__((always_inline)) const HalfWord* add_groups(const HalfWord* const (&in)[kPixels],
+                                                                 const int32_t* step, int32_t steps, const HalfWord* w,
+                                                                 __m512i (&ones)[kPixels], __m512i (&acc)[kPixels],
+                                                                 Fetch& fetch) {
+  for (int32_t s = 0; s < steps; s++, w += 2 * kBlock) {
+    const __m512i w0 = _mm512_load_si512(w), w01 = _mm512_load_si512(w + kBlock);
+    BITEDGE_UNROLL for (int i = 0; i + 1 < kPixels; i += 2) {
+      add_pairs(ones[i], acc[i], ones[i + 1], acc[i + 1], in[i] + step[s], in[i + 1] + step[s], w0, w01);
+    }
+    if constexpr (kPixels % 2) add_pair(ones[kPixels - 1], acc[kPixels - 1], in[kPixels - 1] + step[s], w0, w01);
+    if constexpr (kFetch) fetch.step();
+  }
+  return w;
+}
+
 template <int kPixels, Ending kEnding>
-void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   const HalfWord* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i acc[kPixels], ones[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = ones[i] = _mm512_setzero_si512();
   const HalfWord* w = weights_of(c, block, 2);
-  for (int32_t s = 0; s < c.groups; s++, w += 2 * kBlock) {
-    const __m512i w0 = _mm512_load_si512(w), w01 = _mm512_load_si512(w + kBlock);
-    const int32_t step = c.region.step[s];
-    BITEDGE_UNROLL for (int i = 0; i + 1 < kPixels; i += 2) {
-      add_pairs(ones[i], acc[i], ones[i + 1], acc[i + 1], in[i] + step, in[i + 1] + step, w0, w01);
-    }
-    if constexpr (kPixels % 2) add_pair(ones[kPixels - 1], acc[kPixels - 1], in[kPixels - 1] + step, w0, w01);
-  }
+  w = fetch.left() ? add_groups<kPixels, true>(in, c.region.step, c.groups, w, ones, acc, fetch)
+                   : add_groups<kPixels, false>(in, c.region.step, c.groups, w, ones, acc, fetch);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = add_count(_mm512_add_epi32(acc[i], acc[i]), ones[i]);
   add_words<kPixels>(in, c.region.step + c.groups, c.singles, w, acc);
   const Counts<kPixels, kEnding> counts(c, pixel, block);

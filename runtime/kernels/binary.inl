@@ -1,7 +1,7 @@
 // The order in which a binary convolution walks its tiles. Included by the file of each instruction set, after
-// finish.inl. The file defines
+// finish.inl and fetch.inl. The file defines
 //   template <int kPixels, Ending> void words_tile(const BinaryConv&, int32_t pixel, int32_t block): single words only;
-//   template <int kPixels, Ending> void groups_tile(...): groups, then single words;
+//   template <int kPixels, Ending> void groups_tile(..., Fetch&): groups, then single words, and its turn of fetching;
 // and kWordsPixels, kGroupsPixels, the most pixels of each.
 namespace bitedge {
 namespace {
@@ -11,39 +11,21 @@ inline size_t block_words(const BinaryConv& c, int group) {
 }
 
 template <int kPixels, bool kGroups, Ending kEnding>
-inline void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+inline void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   if constexpr (kGroups) {
-    groups_tile<kPixels, kEnding>(c, pixel, block);
+    groups_tile<kPixels, kEnding>(c, pixel, block, fetch);
   } else {
     words_tile<kPixels, kEnding>(c, pixel, block);
+    fetch.turn();
   }
 }
 
 // The pixels that do not fill a tile.
 template <int kPixels, bool kGroups, Ending kEnding>
-void binary_rest(const BinaryConv& c, int32_t pixel, int32_t block, int32_t pixels) {
-  if (pixels == kPixels) return binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
-  if constexpr (kPixels > 1) binary_rest<kPixels - 1, kGroups, kEnding>(c, pixel, block, pixels);
+void binary_rest(const BinaryConv& c, int32_t pixel, int32_t block, int32_t pixels, Fetch& fetch) {
+  if (pixels == kPixels) return binary_tile<kPixels, kGroups, kEnding>(c, pixel, block, fetch);
+  if constexpr (kPixels > 1) binary_rest<kPixels - 1, kGroups, kEnding>(c, pixel, block, pixels, fetch);
 }
-
-// Fetches c.ahead in as many steps as there are tiles: a layer that counts leaves the memory idle.
-class Fetch {
- public:
-  Fetch(const BinaryConv& c, size_t tiles)
-      : at_(c.ahead), end_(c.ahead + c.ahead_bytes), step_((c.ahead_bytes / kLine / tiles + 1) * kLine) {}
-
-  inline __attribute__((always_inline)) void next() {
-    if (at_ == end_) return;
-    const char* stop = size_t(end_ - at_) < step_ ? end_ : at_ + step_;
-    for (; at_ < stop; at_ += kLine) __builtin_prefetch(at_, 0, 2);
-    at_ = stop;
-  }
-
- private:
-  static constexpr size_t kLine = 64;
-  const char *at_, *end_;
-  size_t step_;
-};
 
 // Weights that fit the first cache next to a window of the map stay there: then all blocks of a tile of pixels follow
 // each other, and residual and outputs are read and written in one stream. Otherwise one block at a time.
@@ -61,22 +43,20 @@ void binary_conv(const BinaryConv& c) {
     int32_t pixel = r.pixel_begin;
     for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) {
       for (int32_t block = r.block_begin; block < r.block_end; block++) {
-        binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
-        fetch.next();
+        binary_tile<kPixels, kGroups, kEnding>(c, pixel, block, fetch);
       }
     }
     for (int32_t block = r.block_begin; block < r.block_end && pixel < r.pixel_end; block++) {
-      binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel);
+      binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel, fetch);
     }
     return;
   }
   for (int32_t block = r.block_begin; block < r.block_end; block++) {
     int32_t pixel = r.pixel_begin;
     for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) {
-      binary_tile<kPixels, kGroups, kEnding>(c, pixel, block);
-      fetch.next();
+      binary_tile<kPixels, kGroups, kEnding>(c, pixel, block, fetch);
     }
-    if (pixel < r.pixel_end) binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel);
+    if (pixel < r.pixel_end) binary_rest<kPixels, kGroups, kEnding>(c, pixel, block, r.pixel_end - pixel, fetch);
   }
 }
 

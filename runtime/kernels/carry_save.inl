@@ -95,8 +95,9 @@ inline void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   carry_tile<kPixels, 1, kEnding>(c, pixel, block);
 }
 template <int kPixels, Ending kEnding>
-inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   carry_tile<kPixels, 2, kEnding>(c, pixel, block);
+  fetch.turn();
 }
 
 constexpr int kWordsPixels = kCarryPixels, kGroupsPixels = kCarryPixels, kGroupWords = 2;

@@ -86,8 +86,9 @@ inline void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   neon_tile<kPixels, false, kEnding>(c, pixel, block);
 }
 template <int kPixels, Ending kEnding>
-inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   neon_tile<kPixels, true, kEnding>(c, pixel, block);
+  fetch.turn();
 }
 
 }  // namespace
