@@ -19,15 +19,24 @@ KINDS = ("uint8", "float32", "bits")
 
 def checked_images(images: object, kind: str, shape: Shape) -> Array:
     """The images as a contiguous array of the model's type, [N, height, width, channels]; refused when they are not."""
+    if isinstance(images, np.ndarray) and images.dtype == kind and images.ndim == 4 and images.shape[1:] == shape:
+        return np.ascontiguousarray(images)
+    raise RuntimeFault(_refusal(images, kind, shape))
+
+
+def _refusal(images: object, kind: str, shape: Shape) -> str:
     wanted = f"expected images as a {kind} array of shape [N, {', '.join(map(str, shape))}]"
     if not isinstance(images, np.ndarray):
-        raise RuntimeFault(f"{wanted}, got {type(images).__name__}; convert with numpy.asarray")
-    if images.dtype != np.dtype(kind):
-        raise RuntimeFault(f"{wanted}, got {images.dtype}; convert with .astype(numpy.{kind})")
-    if images.ndim != 4 or images.shape[1:] != shape:
-        hint = "; a single image needs a batch axis: image[None]" if images.shape == shape else ""
-        raise RuntimeFault(f"{wanted}, got {list(images.shape)}{hint}")
-    return np.ascontiguousarray(images)
+        return f"{wanted}, got {type(images).__name__}; convert with numpy.asarray"
+    if images.dtype != kind:
+        return f"{wanted}, got {images.dtype}; convert with .astype(numpy.{kind})"
+    hint = "; a single image needs a batch axis: image[None]" if images.shape == shape else ""
+    return f"{wanted}, got {list(images.shape)}{hint}"
+
+
+def address(array: Array) -> int:
+    """Where the elements are. `array.ctypes` says so too, by Python code that is cold after a model has run."""
+    return int(array.__array_interface__["data"][0])
 
 
 def unpack_bits(words: Array, channels: int) -> Array:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bitedge.runtime.arrays import Array, checked_images, copy_value
+from bitedge.runtime.arrays import Array, address, checked_images, copy_value
 from bitedge.runtime.errors import RuntimeFault
 from bitedge.runtime.library import ContextOptions, ValueStruct, call, library
 
@@ -78,8 +78,6 @@ class Context:
     def _run(self, batch: Array) -> Array:
         answer = np.empty((len(batch), self._model.output_count), np.float32)
         if len(batch) > 0:
-            output = answer.ctypes.data_as(ctypes.POINTER(ctypes.c_float))
-            call(
-                "bitedge_context_run", self._handle, batch.ctypes.data, batch.nbytes, len(batch), output, answer.nbytes
-            )
+            images, output = address(batch), address(answer)
+            call("bitedge_context_run", self._handle, images, batch.nbytes, len(batch), output, answer.nbytes)
         return answer

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-from ctypes import POINTER, c_char_p, c_float, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, c_char_p, c_int, c_int32, c_size_t, c_uint32, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "bitedge_model_check": (c_int, (c_void_p,)),
     "bitedge_context_create": (c_int, (c_void_p, POINTER(ContextOptions), POINTER(c_void_p))),
     "bitedge_context_free": (None, (c_void_p,)),
-    "bitedge_context_run": (c_int, (c_void_p, c_void_p, c_size_t, c_size_t, POINTER(c_float), c_size_t)),
+    "bitedge_context_run": (c_int, (c_void_p, c_void_p, c_size_t, c_size_t, c_void_p, c_size_t)),
     "bitedge_context_value": (c_int, (c_void_p, c_size_t, POINTER(ValueStruct))),
     "bitedge_context_set_profiling": (c_int, (c_void_p, c_int)),
     "bitedge_context_profile": (c_int, (c_void_p, POINTER(c_uint64), c_size_t)),
