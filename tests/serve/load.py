@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +20,6 @@ class Load:
     statuses: Counter[int] = field(default_factory=Counter)
     answers: list[dict[str, Any]] = field(default_factory=list)
     lost: list[str] = field(default_factory=list)
-    retried: list[str] = field(default_factory=list)
     stopping: threading.Event = field(default_factory=threading.Event)
 
     @property
@@ -28,12 +28,13 @@ class Load:
 
 
 @contextmanager
-def under_load(url: str, body: bytes, *, clients: int = 4, retries: int = 0) -> Iterator[Load]:
-    """Send one request after the other until the block ends; a connection that breaks is retried, or counts as lost."""
+def under_load(url: str, body: bytes, *, clients: int = 4, keep_alive: bool = True) -> Iterator[Load]:
+    """Send one request after the other until the block ends; nothing is ever sent again."""
     load = Load()
+    headers = {} if keep_alive else {"connection": "close"}
 
     def work() -> None:
-        with httpx2.Client(timeout=30) as client:
+        with httpx2.Client(timeout=30, headers=headers) as client:
             while not load.stopping.is_set():
                 answer = send(client)
                 if answer is not None:
@@ -41,17 +42,12 @@ def under_load(url: str, body: bytes, *, clients: int = 4, retries: int = 0) -> 
                     load.answers.append(answer.json())
 
     def send(client: httpx2.Client) -> httpx2.Response | None:
-        for attempt in range(retries + 1):
-            try:
-                return client.post(url, content=body)
-            except httpx2.ConnectError as error:
-                if load.stopping.is_set():
-                    return None
-                failure: Exception = error
-            except httpx2.HTTPError as error:
-                failure = error
-            (load.lost if attempt == retries else load.retried).append(repr(failure))
-        return None
+        try:
+            return client.post(url, content=body)
+        except httpx2.HTTPError as error:
+            if not (isinstance(error, httpx2.ConnectError) and load.stopping.is_set()):
+                load.lost.append(repr(error))
+            return None
 
     threads = [threading.Thread(target=work) for _ in range(clients)]
     for thread in threads:
@@ -62,3 +58,17 @@ def under_load(url: str, body: bytes, *, clients: int = 4, retries: int = 0) -> 
         load.stopping.set()
         for thread in threads:
             thread.join()
+
+
+def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
+    """Wait, but not forever."""
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, f"{what} did not happen within {seconds} s"
+        time.sleep(0.02)
+
+
+def more_answers(load: Load, count: int) -> None:
+    """Wait for so many."""
+    target = load.total + count
+    wait_until(lambda: load.total >= target, f"{count} more answers")

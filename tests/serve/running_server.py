@@ -62,6 +62,11 @@ class RunningServer:
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
         return [int(pid) for pid in children.split()]
 
+    def metric(self, name: str) -> float:
+        """The sum of all values whose line begins like this."""
+        lines = httpx.get(f"{self.url}/metrics").text.splitlines()
+        return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
+
     def stop(self, number: int = signal.SIGTERM) -> int:
         """Ask it to end, and give its exit code."""
         self.process.send_signal(number)

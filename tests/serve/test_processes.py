@@ -1,42 +1,23 @@
-"""Servers as processes: draining, workers, killed workers, and models exchanged under load."""
+"""Servers as processes: draining, several workers, and models exchanged under load."""
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import httpx2
 import pytest
-from tests.serve.load import Load, under_load
+from tests.serve.load import more_answers, under_load, wait_until
 from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer
 
 Start = Callable[..., RunningServer]
-
-
-def wait_until(condition: Callable[[], bool], what: str, seconds: float = 60.0) -> None:
-    until = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < until, f"{what} did not happen within {seconds} s"
-        time.sleep(0.02)
-
-
-def more_answers(load: Load, count: int) -> None:
-    target = load.total + count
-    wait_until(lambda: load.total >= target, f"{count} more answers")
-
-
-def metric(server: RunningServer, name: str) -> float:
-    lines = httpx2.get(f"{server.url}/metrics").text.splitlines()
-    return sum(float(line.split()[-1]) for line in lines if line.startswith(name))
 
 
 # Where small images run: on the event loop, or, as larger ones always do, in threads.
@@ -84,9 +65,9 @@ def test_workers_count_together(start_server: Start) -> None:
         return len({line["pid"] for line in server.events("request") if line["path"] == "/v1/classify"}) == 2
 
     wait_until(both_served, "work for both workers")
-    assert metric(server, 'bitedge_requests_total{route="/v1/classify",status="200"}') == total
-    assert metric(server, "bitedge_images_total") == total
-    assert metric(server, 'bitedge_batch_size_sum{model="first",version="2"}') == total
+    assert server.metric('bitedge_requests_total{route="/v1/classify",status="200"}') == total
+    assert server.metric("bitedge_images_total") == total
+    assert server.metric('bitedge_batch_size_sum{model="first",version="2"}') == total
     stats = httpx2.get(f"{server.url}/v2/models/first/stats").json()["model_stats"]
     assert [row["inference_count"] for row in stats] == [total]
 
@@ -119,74 +100,6 @@ def test_a_worker_that_is_asked_to_end_loses_nothing_and_is_replaced(start_serve
         more_answers(load, 50)
     assert load.lost == []
     assert set(load.statuses) == {200}
-
-
-# What a client sees of a connection that broke before its answer began. Any other failure (half a head, half a body)
-# would mean that a worker died in the middle of an answer, which one write for the whole answer rules out.
-UNANSWERED = ("ConnectError(", "ReadError(", "WriteError(", "Server disconnected without sending a response")
-
-
-def kill_the_busiest(server: RunningServer) -> None:
-    """SIGKILL the worker that served most of late, and wait until another serves in its place."""
-    late = [json.loads(line)["pid"] for line in server.log().splitlines()[-50:] if '"message": "request"' in line]
-    victim = Counter(late).most_common(1)[0][0]
-    assert victim in server.workers()
-    loaded = len(server.events("model loaded"))
-    os.kill(victim, signal.SIGKILL)
-    wait_until(lambda: len(server.workers()) == 2 and victim not in server.workers(), "a new worker")
-    wait_until(lambda: len(server.events("model loaded")) >= loaded + 3, "its models")
-
-
-def test_killed_workers_lose_no_answer_and_one_retry_is_enough(start_server: Start) -> None:
-    """A request that a killed worker had in hand gets no byte of an answer, and succeeds when it is sent again."""
-    server = start_server("--workers", "2")
-    expected = httpx2.post(f"{server.url}/v1/classify", content=png()).json()["predictions"]
-    with under_load(f"{server.url}/v1/classify", png(), clients=6, retries=1) as load:
-        for _ in range(2):
-            more_answers(load, 60)
-            kill_the_busiest(server)
-        more_answers(load, 60)
-    assert load.lost == []
-    assert set(load.statuses) == {200}
-    assert all(answer["predictions"] == expected for answer in load.answers), "and no answer is wrong"
-    assert all(any(words in failure for words in UNANSWERED) for failure in load.retried), load.retried
-    assert len(load.retried) <= 2 * 6, "a death costs a connection one retry at most"
-    assert metric(server, "bitedge_pending_images") == 0, "the dead worker's gauge is gone"
-    assert server.stop() == 0
-
-
-def test_the_retry_of_an_ordinary_client_hides_a_killed_worker(start_server: Start) -> None:
-    """The lines of docs/serving.md: urllib3 itself sends again what got no answer, so the caller sees no error."""
-    import urllib3
-
-    server = start_server("--workers", "2")
-    retry = urllib3.Retry(3, allowed_methods=None, status_forcelist=[429, 503], backoff_factor=0.1)
-    statuses: list[int] = []
-    failures: list[Exception] = []
-    stop = threading.Event()
-
-    def work() -> None:
-        with urllib3.PoolManager(retries=retry, timeout=30) as pool:
-            while not stop.is_set():
-                try:
-                    statuses.append(pool.request("POST", f"{server.url}/v1/classify", body=png()).status)
-                except urllib3.exceptions.HTTPError as error:
-                    failures.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        wait_until(lambda: len(statuses) > 60, "answers")
-        kill_the_busiest(server)
-        before = len(statuses)
-        wait_until(lambda: len(statuses) > before + 60, "more answers")
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-    assert failures == []
-    assert set(statuses) == {200}
 
 
 @PLACES
@@ -240,10 +153,10 @@ def test_a_client_that_leaves_costs_no_inference(start_server: Start) -> None:
             time.sleep(0.03)
     waiting.join()
     assert patient[0].status_code == 200
-    wait_until(lambda: metric(server, "bitedge_pending_images") == 0, "an empty queue")
-    left = metric(server, 'bitedge_dropped_images_total{reason="disconnected"}')
+    wait_until(lambda: server.metric("bitedge_pending_images") == 0, "an empty queue")
+    left = server.metric('bitedge_dropped_images_total{reason="disconnected"}')
     assert left >= 8
-    assert metric(server, "bitedge_images_total") == 11 - left
+    assert server.metric("bitedge_images_total") == 11 - left
 
 
 def test_a_slow_body_is_cut_off(start_server: Start) -> None:
@@ -285,7 +198,7 @@ def test_overload_is_answered_with_200_or_a_time_to_come_back(start_server: Star
     assert {answer.status_code for answer in shed} == {503}
     assert all(int(answer.headers["retry-after"]) >= 1 for answer in shed)
     assert len(answers) - len(shed) >= 4
-    assert metric(server, "bitedge_shed_total") == len(shed)
+    assert server.metric("bitedge_shed_total") == len(shed)
 
 
 def test_a_deadline_of_the_request_is_kept(start_server: Start) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable
+from typing import Any
 
 AT_ONCE = 64  # in one turn; the rest of the crowd goes to other workers, or waits for the next turn
 
@@ -57,9 +58,15 @@ class Acceptor:
         except OSError:
             connection.close()
             return
+        let_go_if_silent(transport, protocol, self._patience)
 
-        def close_if_silent() -> None:
-            if getattr(protocol, "cycle", None) is None:  # uvicorn's name for a request whose headers are complete
-                transport.close()
 
-        self._loop.call_later(self._patience, close_if_silent)
+def let_go_if_silent(transport: asyncio.Transport, protocol: Any, patience: float) -> None:
+    """Close the connection later, if no request has come by then."""
+
+    def close_if_silent() -> None:
+        # uvicorn's names: for a request whose headers are complete, and for the time that it allows between requests
+        if protocol.cycle is None and protocol.timeout_keep_alive_task is None:
+            transport.close()
+
+    asyncio.get_running_loop().call_later(patience, close_if_silent)

@@ -41,23 +41,27 @@ class HeldTransport:
             after = data.index(b"\r\n") + 2  # the status line
             self._head, self._begun = data[:after] + SECURITY_BLOCK + data[after:], True
             return
-        self._transport.write(data)
+        self._send(data, None if self._begun else 0)
 
     def write_whole(self, data: bytes) -> None:
         """Write a whole answer, unless the connection is closing."""
         if not self.is_closing():
-            self._transport.write(data)
+            self._send(data, 1)
 
     def end(self) -> None:
         """The answer is complete; if it has no body (HEAD, 204, 304), its head goes now."""
         if self._head and not self.is_closing():
-            self._transport.write(self._head)
+            self._send(self._head, 1)
         self._head, self._begun = b"", False
 
     def close(self) -> None:
         """Write what is left, then close."""
         self.end()
         self._transport.close()
+
+    def _send(self, data: bytes, ends: int | None = None) -> None:  # noqa: ARG002
+        """Write now; `ends` is 1 at the end of an answer, 0 at the end of what goes before one."""
+        self._transport.write(data)
 
     def __getattr__(self, name: str) -> Any:
         """Whatever else a transport can do."""
@@ -104,7 +108,11 @@ class WholeAnswers(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Put the holding transport in front of the real one."""
-        super().connection_made(HeldTransport(transport))  # type: ignore[arg-type]
+        super().connection_made(self.hold(transport))  # type: ignore[arg-type]
+
+    def hold(self, transport: asyncio.Transport) -> HeldTransport:
+        """The transport that writes the answers."""
+        return HeldTransport(transport)
 
     def data_received(self, data: bytes) -> None:
         """Parse, then answer at once, or start the task."""

@@ -15,10 +15,12 @@ import uvicorn
 from uvicorn.config import STARTUP_FAILURE
 
 from bitedge.serve.acceptor import Acceptor
+from bitedge.serve.adopter import Adopter
 from bitedge.serve.app import create_app
 from bitedge.serve.auth import load_keys
 from bitedge.serve.config import ServeConfig
 from bitedge.serve.errors import ServeError
+from bitedge.serve.journaled import JournaledAnswers
 from bitedge.serve.logs import logging_config
 from bitedge.serve.protocol import WholeAnswers
 from bitedge.serve.service import Service
@@ -55,7 +57,9 @@ class DrainingServer(uvicorn.Server):
             )
             return made
 
-        self.servers = [Acceptor(sock, protocol, self._service.config.body_seconds) for sock in sockets or []]  # type: ignore[misc]
+        patience = self._service.config.body_seconds
+        kind = Adopter if config.http_protocol_class is JournaledAnswers else Acceptor
+        self.servers = [kind(sock, protocol, patience) for sock in sockets or []]  # type: ignore[misc]
         self.started = True
         folder = self._service.config.run_folder
         if folder is not None:
@@ -117,12 +121,12 @@ def check_models(config: ServeConfig) -> ModelStore:
 
 
 def run_worker(config: ServeConfig, sock: socket.socket, store: ModelStore | None = None) -> int:
-    """Serve in this process until a signal ends it; the exit code."""
+    """Serve in this process until a signal ends it; the exit code. The socket listens, or is a channel."""
     logging.config.dictConfig(logging_config())
     app = create_app(config, store)
     settings = uvicorn.Config(
         app,
-        http=WholeAnswers,
+        http=JournaledAnswers if sock.family == socket.AF_UNIX else WholeAnswers,
         loop="uvloop" if sys.platform != "win32" else "asyncio",
         ws="none",
         lifespan="on",

@@ -1,8 +1,8 @@
 """Several workers on one socket: start them, replace those that die, stop them in order.
 
-Each worker is a fresh interpreter (no threads or locks are inherited) that accepts from the same listening socket.
-A worker that gets SIGTERM finishes its requests; one that is killed takes with it only what it had in hand, while
-connections that wait to be accepted go to the others.
+Each worker is a fresh interpreter (no threads or locks are inherited). A worker that gets SIGTERM finishes its
+requests; those of one that is killed go to the others, for the supervisor has their connections in its custody. Where
+the system does not allow that, all workers accept from the same socket, and a killed one takes along what it has.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from pathlib import Path
 from prometheus_client.multiprocess import mark_process_dead
 
 from bitedge.serve.config import ServeConfig
+from bitedge.serve.custody import Custody
 from bitedge.serve.logs import logging_config
+from bitedge.serve.tcpcount import kernel_counts
 
 log = logging.getLogger("bitedge.serve.supervisor")
 
@@ -38,6 +40,7 @@ class Supervisor:
         self._socket = sock
         self._folder = folder
         self._workers: dict[int, subprocess.Popen[bytes]] = {}
+        self._custody = Custody(sock, config.max_body_bytes) if kernel_counts() else None
         self._failures = 0
         self._stopping = False
 
@@ -48,23 +51,37 @@ class Supervisor:
         for _ in range(self._config.workers):
             self._start()
         while self._workers:
-            time.sleep(LOOK_SECONDS)
+            if self._custody is None:
+                time.sleep(LOOK_SECONDS)
+            else:
+                self._custody.turn(LOOK_SECONDS)
             for pid, process in list(self._workers.items()):
                 if process.poll() is not None:
                     self._bury(pid, process)
         return 1 if self._failures >= MOST_FAILURES else 0
 
     def _start(self) -> None:
-        descriptor = self._socket.fileno()
-        command = [sys.executable, "-m", "bitedge.serve.worker", str(descriptor), self._config.to_json()]
-        environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._folder)}
-        process = subprocess.Popen(command, pass_fds=(descriptor,), env=environment)
+        if self._custody is None:
+            process = self._spawn(self._socket)
+        else:
+            ours, theirs = self._custody.channel()
+            with theirs:
+                process = self._spawn(theirs)
+            self._custody.enlist(process.pid, ours)
         self._workers[process.pid] = process
         log.info("worker started", extra={"worker": process.pid})
+
+    def _spawn(self, sock: socket.socket) -> subprocess.Popen[bytes]:
+        descriptor = sock.fileno()
+        command = [sys.executable, "-m", "bitedge.serve.worker", str(descriptor), self._config.to_json()]
+        environment = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(self._folder)}
+        return subprocess.Popen(command, pass_fds=(descriptor,), env=environment)
 
     def _bury(self, pid: int, process: subprocess.Popen[bytes]) -> None:
         """A worker ended: forget its gauges, and start another unless we are stopping."""
         del self._workers[pid]
+        if self._custody is not None:
+            self._custody.bury(pid)
         mark_process_dead(pid, str(self._folder))  # type: ignore[no-untyped-call]
         if self._stopping:
             return

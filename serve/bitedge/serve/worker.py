@@ -10,7 +10,7 @@ from bitedge.serve.server import run_worker
 
 
 def main(descriptor: str, config: str) -> int:
-    """Serve on an inherited socket."""
+    """Serve on an inherited socket: one that listens, or the end of a channel to the supervisor."""
     return run_worker(ServeConfig.from_json(config), socket.socket(fileno=int(descriptor)))
 
 
