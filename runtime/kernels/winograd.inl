@@ -1,6 +1,6 @@
-// Convolution of an image with float weights by Winograd's method: four by four outputs at a time, or five by five. Included by the file
-// of each instruction set, after finish.inl. The file defines kStemSums, how many sums of sixteen lanes it keeps in
-// registers, and kStemBlocks, over how many blocks of channels.
+// Convolution of an image with float weights by Winograd's method: four by four outputs at a time, or five by five.
+// Included by the file of each instruction set, after finish.inl. The file defines kStemSums, how many sums of sixteen
+// lanes it keeps in registers, and kStemBlocks, over how many blocks of channels.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
 // and channels together are the depth. Along each axis r taps and n outputs meet in r + n - 1 products, at as many
