@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, Route, expect, sync_playwright
 from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer
 
@@ -144,6 +144,25 @@ def test_what_is_no_image_gives_a_clear_error_and_can_be_repeated(open_page: Ope
     upload(watched, png())
     watched.state("done")
     assert not watched.page.get_by_test_id("error").is_visible()
+
+
+def test_an_image_that_comes_before_the_models_waits_for_them(open_page: Open) -> None:
+    watched = open_page()
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    watched.page.route("**/v1/models", hold)
+    with watched.page.expect_request("**/v1/models"):
+        watched.page.reload(wait_until="domcontentloaded")
+    upload(watched, png())
+    expect(watched.page.locator("#original-size")).not_to_be_empty()
+    for route in held:
+        route.continue_()
+    watched.page.unroute("**/v1/models")
+    watched.state("done")
+    assert watched.text("top").startswith("class-")
 
 
 def test_switching_the_model_asks_again(open_page: Open, shared_server: RunningServer) -> None:

@@ -181,7 +181,7 @@ async function classify() {
 function take(blob, name) {
   current = { blob, name: name || "image.png" };
   showPicture("original", blob);
-  return classify();
+  return models.length ? classify() : start();
 }
 
 function takeFirst(files) {
