@@ -10,6 +10,7 @@ rounded once (`_fma`), where `rounds_once` says so.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
@@ -28,7 +29,7 @@ from bitedge.export.shapes import infer
 MAX_IMAGE_TAPS = 2**24 // 255  # beyond it Σ w·(2u - 255) is not exact in float32
 
 
-class OnnxEmitter:
+class OnnxEmitter(ABC):
     """Writes the nodes of a lowered graph, one by one, into a builder."""
 
     PLUS: ClassVar[Any]  # numpy scalars of the type that bits have
@@ -75,9 +76,9 @@ class OnnxEmitter:
         pixels = self.to.add("Sub", [pixels, self.to.constant(np.float32(255), "white")], "pixels/centred")
         self.epilogue(node, self.float_signs_conv(node, op, pixels), "NCHW")
 
+    @abstractmethod
     def binary_conv2d(self, node: Node, op: ops.BinaryConv2d) -> None:
         """Convolve bits with ±1 weights."""
-        raise NotImplementedError
 
     def float_signs_conv(self, node: Node, op: ops.Convolution, x: str, *, pad: bool = True) -> str:
         """Convolve floats with ±1 weights that are stored as bits."""
