@@ -49,26 +49,34 @@ inline void add_words(const HalfWord* const (&in)[kPixels], const int32_t* step,
   }
 }
 
-// The full adders of avx512vpopcntdq.cpp, for two pixels `x` and `y`, in the same order.
-inline void add_pairs(__m512i& ones_x, __m512i& acc_x, __m512i& ones_y, __m512i& acc_y, const HalfWord* x,
-                      const HalfWord* y, __m512i w0, __m512i w01) {
-  __m512i old_x, old_y, carry_x, carry_y;
-  __asm__(
-      "vmovdqa64 %[ones_x], %[old_x]\n\t"
-      "vmovdqa64 %[ones_y], %[old_y]\n\t"
-      "vpternlogd $0x96, %[x01]%{1to16%}, %[w01], %[ones_x]\n\t"
-      "vpternlogd $0x96, %[y01]%{1to16%}, %[w01], %[ones_y]\n\t"
-      "vpxord %[x0]%{1to16%}, %[w0], %[carry_x]\n\t"
-      "vpxord %[y0]%{1to16%}, %[w0], %[carry_y]\n\t"
-      "vpternlogd $0xb2, %[old_x], %[ones_x], %[carry_x]\n\t"
-      "vpternlogd $0xb2, %[old_y], %[ones_y], %[carry_y]\n\t"
-      "vpopcntd %[carry_x], %[carry_x]\n\t"
-      "vpopcntd %[carry_y], %[carry_y]\n\t"
-      "vpaddd %[carry_x], %[acc_x], %[acc_x]\n\t"
-      "vpaddd %[carry_y], %[acc_y], %[acc_y]"
-      : [ones_x] "+v"(ones_x), [acc_x] "+v"(acc_x), [ones_y] "+v"(ones_y), [acc_y] "+v"(acc_y), [old_x] "=&v"(old_x),
-        [old_y] "=&v"(old_y), [carry_x] "=&v"(carry_x), [carry_y] "=&v"(carry_y)
-      : [x0] "m"(x[0]), [x01] "m"(x[1]), [y0] "m"(y[0]), [y01] "m"(y[1]), [w0] "v"(w0), [w01] "v"(w01));
+// The full adders of avx512vpopcntdq.cpp for four pixels, x[0] to x[3], at half words `at` and `at` + 1. The order was
+// found by trial of some 100,000 on Zen 4, where it takes 2.55 cycles a pixel: 2.5 is what five operations need at two
+// per cycle, and stage after stage takes 2.6 to 2.9. m: the old bits are kept, s: the new bits, x: (x0 ^ w0), t: the
+// carries, p and a: their population counts are added.
+inline void add_four(__m512i* ones, __m512i* acc, const HalfWord* const* x, int64_t at, __m512i w0, __m512i w01) {
+#define BITEDGE_M(i, old) "vmovdqa64 %[ones" #i "], %%zmm" #old "\n\t"
+#define BITEDGE_S(i) "vpternlogd $0x96, 4(%[x" #i "],%[at],4)%{1to16%}, %[w01], %[ones" #i "]\n\t"
+#define BITEDGE_X(i, carry) "vpxord (%[x" #i "],%[at],4)%{1to16%}, %[w0], %%zmm" #carry "\n\t"
+#define BITEDGE_T(i, old, carry) "vpternlogd $0xb2, %%zmm" #old ", %[ones" #i "], %%zmm" #carry "\n\t"
+#define BITEDGE_P(carry) "vpopcntd %%zmm" #carry ", %%zmm" #carry "\n\t"
+#define BITEDGE_A(i, carry) "vpaddd %%zmm" #carry ", %[acc" #i "], %[acc" #i "]\n\t"
+  __asm__(BITEDGE_X(0, 28) BITEDGE_M(0, 24) BITEDGE_M(1, 25) BITEDGE_S(0) BITEDGE_S(1) BITEDGE_M(2, 26) BITEDGE_S(2)
+              BITEDGE_M(3, 27) BITEDGE_S(3) BITEDGE_X(3, 31) BITEDGE_X(1, 29) BITEDGE_T(3, 27, 31)
+                  BITEDGE_T(0, 24, 28) BITEDGE_X(2, 30) BITEDGE_T(1, 25, 29) BITEDGE_T(2, 26, 30) BITEDGE_P(28)
+                      BITEDGE_P(30) BITEDGE_A(0, 28) BITEDGE_A(2, 30) BITEDGE_P(29) BITEDGE_P(31) BITEDGE_A(1, 29)
+                          BITEDGE_A(3, 31)
+          : [ones0] "+v"(ones[0]), [ones1] "+v"(ones[1]), [ones2] "+v"(ones[2]), [ones3] "+v"(ones[3]),
+            [acc0] "+v"(acc[0]), [acc1] "+v"(acc[1]), [acc2] "+v"(acc[2]), [acc3] "+v"(acc[3])
+          : [x0] "r"(x[0]), [x1] "r"(x[1]), [x2] "r"(x[2]), [x3] "r"(x[3]), [at] "r"(at), [w0] "v"(w0), [w01] "v"(w01),
+            "m"(*(const HalfWord(*)[])x[0]), "m"(*(const HalfWord(*)[])x[1]), "m"(*(const HalfWord(*)[])x[2]),
+            "m"(*(const HalfWord(*)[])x[3])
+          : "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31");
+#undef BITEDGE_M
+#undef BITEDGE_S
+#undef BITEDGE_X
+#undef BITEDGE_T
+#undef BITEDGE_P
+#undef BITEDGE_A
 }
 
 inline void add_pair(__m512i& ones, __m512i& acc, const HalfWord* x, __m512i w0, __m512i w01) {
@@ -96,10 +104,8 @@ inline __attribute__((always_inline)) const HalfWord* add_groups(const HalfWord*
                                                                  Fetch& fetch) {
   for (int32_t s = 0; s < steps; s++, w += 2 * kBlock) {
     const __m512i w0 = _mm512_load_si512(w), w01 = _mm512_load_si512(w + kBlock);
-    BITEDGE_UNROLL for (int i = 0; i + 1 < kPixels; i += 2) {
-      add_pairs(ones[i], acc[i], ones[i + 1], acc[i + 1], in[i] + step[s], in[i + 1] + step[s], w0, w01);
-    }
-    if constexpr (kPixels % 2) add_pair(ones[kPixels - 1], acc[kPixels - 1], in[kPixels - 1] + step[s], w0, w01);
+    BITEDGE_UNROLL for (int i = 0; i + 4 <= kPixels; i += 4) add_four(ones + i, acc + i, in + i, step[s], w0, w01);
+    BITEDGE_UNROLL for (int i = kPixels / 4 * 4; i < kPixels; i++) add_pair(ones[i], acc[i], in[i] + step[s], w0, w01);
     if constexpr (kFetch) fetch.step();
   }
   return w;
