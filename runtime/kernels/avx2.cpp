@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kFloatPixels = 6, kFloatBlocks = 1, kStreamBlocks = 4;
 constexpr int kImagePixels = 4, kImageBlocks = 1;
-constexpr int kStemSums = 7, kStemBlocks = 1;
+constexpr int kStemSums = 7;
 constexpr int kCarryPixels = 2, kLanes = 4;
 
 using Words = __m256i;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kFloatPixels = 6, kFloatBlocks = 4, kStreamBlocks = 16;
 constexpr int kImagePixels = 4, kImageBlocks = 4;
-constexpr int kStemSums = 30, kStemBlocks = 1;
+constexpr int kStemSums = 30;
 constexpr int kCarryPixels = 4, kLanes = 8;
 
 using Words = __m512i;

@@ -128,22 +128,23 @@ struct StemConv {
 
   const uint8_t* map = nullptr;
   int32_t map_w = 0, lanes = 0, depth = 0;
-  const float* center = nullptr;   // [lanes], taken from each byte
-  const float* weights = nullptr;  // [row of points][block][depth][column of points][16]
-  const float* bias = nullptr;     // [rows][channels in whole blocks]
-  const int32_t* row = nullptr;    // [pixels] offset of the row of a pixel in `bias`
-  int32_t tile = 4;                // outputs along each axis, and
-  int32_t points = 0;              // points: 4 and 6, 4 and 7, or 5 and 7
-  int32_t phases = 1;              // along each axis; the depth is [phases, phases, channels]
-  int32_t whole_phases = 1;        // the first ones, that have all taps; others lack the last one
+  const float* center = nullptr;     // [lanes], taken from each byte
+  const int32_t* element = nullptr;  // [depth] where an element of the depth lies among the points of a tile
+  int32_t whole = 0;                 // the first elements, of phases that have all taps along both axes;
+  int32_t wide = 0, high = 0;        // the first ones, that have all in a row; the next ones, that have all in a column
+  const float* weights = nullptr;    // [block][row of points][depth][column of points][16]
+  const float* bias = nullptr;       // [rows][channels in whole blocks]
+  const int32_t* row = nullptr;      // [pixels] offset of the row of a pixel in `bias`
+  int32_t tile = 4;                  // outputs along each axis, and
+  int32_t points = 0;                // points: 4 and 6, 4 and 7, or 5 and 7
   int32_t out_h = 0, out_w = 0, tiles_w = 0, blocks = 0;
   int32_t first_row = 0;  // of the outputs, that `finish` begins with
   int32_t tile_begin = 0, tile_end = 0;
   float* scratch = nullptr;
   Finish finish;
 
-  static size_t scratch_floats(int32_t tile, int32_t points, int32_t lanes, int32_t blocks) {
-    return size_t(kStrip) * size_t(points) * size_t(points * lanes + tile * blocks * kBlock);
+  static size_t scratch_floats(int32_t tile, int32_t points, int32_t lanes) {
+    return size_t(kStrip) * size_t(points) * size_t(points * lanes + tile * kBlock);
   }
 };
 

@@ -10,7 +10,7 @@ namespace {
 
 constexpr int kFloatPixels = 6, kFloatBlocks = 1, kStreamBlocks = 4;
 constexpr int kImagePixels = 4, kImageBlocks = 1;
-constexpr int kStemSums = 7, kStemBlocks = 1;
+constexpr int kStemSums = 7;
 constexpr int kTallies = 31;  // times 8 bits per byte stays below 256
 
 // Counts of bytes, widened before they overflow.

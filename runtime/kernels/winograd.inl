@@ -1,6 +1,6 @@
 // Convolution of an image with float weights by Winograd's method: four by four outputs at a time, or five by five.
 // Included by the file of each instruction set, after finish.inl. The file defines kStemSums, how many sums of sixteen
-// lanes it keeps in registers, and kStemBlocks, over how many blocks of channels.
+// lanes it keeps in registers.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
 // and channels together are the depth. Along each axis r taps and n outputs meet in r + n - 1 products, at as many
@@ -27,11 +27,11 @@ inline __attribute__((always_inline)) void to_points(const F16 (&d)[6], F16 (&ou
   out[5] = f_fma(three, b, twice(f_sub(f_sub(d[5], d[3]), a)));
 }
 
-// First times 2x - 1, which has the root 1/2: what is left are the points 0, 1, -1, 2, -2 and infinity.
+// First times 1 - 2x, which has the root 1/2: what is left are the points 0, 1, -1, 2, -2 and infinity.
 inline __attribute__((always_inline)) void to_points(const F16 (&d)[7], F16 (&out)[7]) {
   const F16 two = f_set(2.0f), four = f_set(-4.0f);
   F16 g[6];
-  BITEDGE_UNROLL for (int i = 0; i < 6; i++) g[i] = f_sub(twice(d[i + 1]), d[i]);
+  BITEDGE_UNROLL for (int i = 0; i < 6; i++) g[i] = f_fma(f_set(-2.0f), d[i + 1], d[i]);
   const F16 even = f_fma(four, g[2], g[4]), odd = f_fma(four, g[1], g[3]);
   const F16 near_even = f_sub(g[4], g[2]), near_odd = f_sub(g[3], g[1]);
   out[0] = f_fma(four, f_sub(g[2], g[0]), near_even);
@@ -44,8 +44,7 @@ inline __attribute__((always_inline)) void to_points(const F16 (&d)[7], F16 (&ou
 }
 
 // The transform of an image that is 1 everywhere is this at the point 1, squared, and zero at all others.
-template <int kPoints>
-constexpr float kOnes = kPoints == 6 ? 6.0f : -6.0f;
+constexpr float kOnes = 6.0f;
 
 // Aᵀ·m: the outputs from the points.
 inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&out)[4]) {
@@ -84,74 +83,73 @@ inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float
     F16 d[kPoints], out[kPoints];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = half[i][j];
     to_points(d, out);
-    if (j == 1) out[1] = f_fma(f_set(-kOnes<kPoints> * kOnes<kPoints>), f_load(c.center + lane), out[1]);
+    if (j == 1) out[1] = f_fma(f_set(-kOnes * kOnes), f_load(c.center + lane), out[1]);
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) f_store(v + size_t(i) * pitch + j * kBlock, out[i]);
   }
 }
 
-// Adds the products of elements [k, end) of the depth at the first kUsed points of a row.
-template <int kUsed, int kPoints, int kTiles, int kBlocks>
+// Adds the products of elements [k, end) of the depth at the first kUsed points of a row. `ahead` are weights of the
+// next row: all together exceed the second cache.
+template <int kUsed, int kPoints, int kTiles>
 inline __attribute__((always_inline)) void add_products(const StemConv& c, int32_t k, int32_t end, const float* v,
-                                                        const float* u, F16 (&acc)[kTiles][kBlocks][kPoints]) {
-  const size_t tile = size_t(kPoints) * size_t(c.lanes), block = size_t(c.depth) * kPoints * kBlock;
-  for (; k < end; k++) {
-    const float* x = v + (k / kBlock * kPoints * kBlock + k % kBlock);
-    const float* w = u + size_t(k) * kPoints * kBlock;
+                                                        const float* u, const float* ahead,
+                                                        F16 (&acc)[kTiles][kPoints]) {
+  const float* tile[kTiles];
+  BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
+    tile[i] = v + size_t(i) * size_t(kPoints) * size_t(c.lanes);
+    __asm__("" : "+r"(tile[i]));  // one register each: as sums of `v` they would come from the stack, again and again
+  }
+  u += size_t(k) * kPoints * kBlock;
+  for (; k < end; k++, u += kPoints * kBlock) {
+    const size_t at = size_t(c.element[k]);
+    __builtin_prefetch(ahead + k * kBlock, 0, 2);
     BITEDGE_UNROLL for (int p = 0; p < kUsed; p++) {
-      F16 weights[kBlocks];
-      BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) weights[j] = f_load(w + size_t(j) * block + p * kBlock);
+      const F16 weights = f_load(u + p * kBlock);
       BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-        const F16 pixel = f_set(x[size_t(i) * tile + size_t(p * kBlock)]);
-        BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j][p] = f_fma(pixel, weights[j], acc[i][j][p]);
+        acc[i][p] = f_fma(f_set(tile[i][at + size_t(p * kBlock)]), weights, acc[i][p]);
       }
     }
   }
 }
 
-// One row of points: kTiles tiles by kBlocks blocks, folded to half[tile][block][row][kOut] while they are in
-// registers. `v` has [lanes / 16][kPoints][16] floats per tile, `u` blocks of [depth][kPoints][16]. Phases that lack
-// the last tap have nothing at infinity, which is the last point: of `phases` rows of phases, each begins with those
-// that have it.
-template <int kPoints, int kOut, int kTiles, int kBlocks>
-inline __attribute__((always_inline)) void multiply(const StemConv& c, int32_t phases, const float* v, const float* u,
-                                                    float* half) {
-  F16 acc[kTiles][kBlocks][kPoints];
+// One row of points of a block for kTiles tiles, folded to half[tile][row][kOut] while they are in registers. `v` has
+// [lanes / 16][kPoints][16] floats per tile, `u` [depth][kPoints][16]. Phases that lack the last tap have nothing at
+// infinity, which is the last point, and in the `last` row of points nothing at all.
+template <int kPoints, int kOut, int kTiles>
+inline __attribute__((always_inline)) void multiply(const StemConv& c, bool last, const float* v, const float* u,
+                                                    const float* ahead, float* half) {
+  F16 acc[kTiles][kPoints];
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-      BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) acc[i][j][p] = f_zero();
-    }
+    BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) acc[i][p] = f_zero();
   }
-  const int32_t width = c.depth / c.phases, whole = width / c.phases * c.whole_phases;
-  for (int32_t k = 0; k < phases * width; k += width) {
-    add_products<kPoints>(c, k, k + whole, v, u, acc);
-    add_products<kPoints - 1>(c, k + whole, k + width, v, u, acc);
-  }
+  add_products<kPoints>(c, 0, last ? c.whole : c.wide, v, u, ahead, acc);
+  add_products<kPoints - 1>(c, c.wide, last ? c.wide + c.high : c.depth, v, u, ahead, acc);
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-    BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-      F16 out[kOut];
-      from_points(acc[i][j], out);
-      float* to = half + size_t(i * c.blocks + j) * kPoints * kOut * kBlock;
-      BITEDGE_UNROLL for (int o = 0; o < kOut; o++) f_store(to + o * kBlock, out[o]);
-    }
+    F16 out[kOut];
+    from_points(acc[i], out);
+    float* to = half + i * kPoints * kOut * kBlock;
+    BITEDGE_UNROLL for (int o = 0; o < kOut; o++) f_store(to + o * kBlock, out[o]);
   }
 }
 
 // The tiles that do not fill a register tile.
-template <int kPoints, int kOut, int kTiles, int kBlocks>
-inline void multiply_rest(const StemConv& c, int32_t phases, int32_t tiles, const float* v, const float* u,
-                          float* half) {
-  if (tiles == kTiles) return multiply<kPoints, kOut, kTiles, kBlocks>(c, phases, v, u, half);
-  if constexpr (kTiles > 1) multiply_rest<kPoints, kOut, kTiles - 1, kBlocks>(c, phases, tiles, v, u, half);
+template <int kPoints, int kOut, int kTiles>
+inline void multiply_rest(const StemConv& c, bool last, int32_t tiles, const float* v, const float* u,
+                          const float* ahead, float* half) {
+  if (tiles == kTiles) return multiply<kPoints, kOut, kTiles>(c, last, v, u, ahead, half);
+  if constexpr (kTiles > 1) multiply_rest<kPoints, kOut, kTiles - 1>(c, last, tiles, v, u, ahead, half);
 }
 
-template <int kPoints, int kOut, int kBlocks>
-void multiply_tiles(const StemConv& c, int32_t phases, int32_t tiles, const float* v, const float* u, float* half) {
-  constexpr int kTiles = kStemSums / kStemBlocks / kPoints;
-  const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(c.blocks) * kPoints * kOut * kBlock;
-  for (; tiles >= kTiles; tiles -= kTiles, v += kTiles * from, half += kTiles * to) {
-    multiply<kPoints, kOut, kTiles, kBlocks>(c, phases, v, u, half);
+template <int kPoints, int kOut>
+void multiply_tiles(const StemConv& c, bool last, int32_t tiles, const float* v, const float* u, float* half) {
+  constexpr int kTiles = kStemSums / kPoints;
+  const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(kPoints) * kOut * kBlock;
+  const size_t row = size_t(c.depth) * kPoints * kBlock, share = row / size_t((tiles + kTiles - 1) / kTiles);
+  const float* ahead = u + row;
+  for (; tiles >= kTiles; tiles -= kTiles, v += kTiles * from, ahead += share, half += kTiles * to) {
+    multiply<kPoints, kOut, kTiles>(c, last, v, u, ahead, half);
   }
-  if (tiles > 0) multiply_rest<kPoints, kOut, kTiles, kBlocks>(c, phases, tiles, v, u, half);
+  if (tiles > 0) multiply_rest<kPoints, kOut, kTiles>(c, last, tiles, v, u, ahead, half);
 }
 
 // Which part of the epilogue is left: none but the bias, ReLU, or any.
@@ -180,41 +178,29 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
         tail.put(pixel, y);
       } else {
         f_store(floats + pixel * size_t(c.finish.channels),
-                kEnding == StemEnding::kRelu ? f_select(f_less(y, f_zero()), f_zero(), y) : y);
+                kEnding == StemEnding::kRelu ? f_greater_of(f_zero(), y) : y);
       }
     }
   }
 }
 
+// Block by block, so that what is half-way stays in the cache.
 template <int kPoints, int kOut, StemEnding kEnding>
 void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* half) {
   const size_t tile_floats = size_t(kPoints) * size_t(c.lanes), pitch = size_t(StemConv::kStrip) * tile_floats;
-  const size_t block_half = size_t(kPoints) * kOut * kBlock, block_weights = size_t(c.depth) * kPoints * kBlock;
   for (int32_t i = 0; i < tiles; i++) {
     for (int32_t lane = 0; lane < c.lanes; lane += kBlock) {
       transform_image<kPoints, kOut>(c, tile + i, lane, v + size_t(i) * tile_floats + size_t(lane) * kPoints, pitch);
     }
   }
-  for (int row = 0; row < kPoints; row++) {
-    const int32_t phases = row == kPoints - 1 ? c.whole_phases : c.phases;
-    const float* u = c.weights + size_t(row) * size_t(c.blocks) * block_weights;
-    const float* from = v + size_t(row) * pitch;
-    float* to = half + size_t(row) * kOut * kBlock;
-    int32_t block = 0;
-    for (; block + kStemBlocks <= c.blocks; block += kStemBlocks) {
-      multiply_tiles<kPoints, kOut, kStemBlocks>(c, phases, tiles, from, u + size_t(block) * block_weights,
-                                           to + size_t(block) * block_half);
+  const float* u = c.weights;
+  for (int32_t block = 0; block < c.blocks; block++) {
+    for (int row = 0; row < kPoints; row++, u += size_t(c.depth) * kPoints * kBlock) {
+      multiply_tiles<kPoints, kOut>(c, row == kPoints - 1, tiles, v + size_t(row) * pitch, u,
+                                    half + row * kOut * kBlock);
     }
-    if constexpr (kStemBlocks > 1) {
-      for (; block < c.blocks; block++) {
-        multiply_tiles<kPoints, kOut, 1>(c, phases, tiles, from, u + size_t(block) * block_weights,
-                                   to + size_t(block) * block_half);
-      }
-    }
-  }
-  for (int32_t i = 0; i < tiles; i++) {
-    for (int32_t block = 0; block < c.blocks; block++) {
-      transform_outputs<kPoints, kOut, kEnding>(c, tile + i, block, half + size_t(i * c.blocks + block) * block_half);
+    for (int32_t i = 0; i < tiles; i++) {
+      transform_outputs<kPoints, kOut, kEnding>(c, tile + i, block, half + i * kPoints * kOut * kBlock);
     }
   }
 }

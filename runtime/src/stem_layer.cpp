@@ -22,8 +22,8 @@ struct Point {
   double at, factor;
 };
 constexpr Point kSix[] = {{0, 1.0 / 2}, {1, 1.0 / 6}, {-1, 1.0 / 6}, {0.5, -16.0 / 15}, {-2, 1.0 / 30}};
-constexpr Point kSeven[] = {{0, -1.0 / 4}, {1, -1.0 / 6},    {-1, 1.0 / 18},
-                            {2, 1.0 / 72}, {-2, -1.0 / 120}, {0.5, 32.0 / 45}};
+constexpr Point kSeven[] = {{0, 1.0 / 4},   {1, 1.0 / 6},    {-1, -1.0 / 18},
+                            {2, -1.0 / 72}, {-2, 1.0 / 120}, {0.5, 32.0 / 45}};
 
 // G: the values of a polynomial with coefficients g at the points.
 void at_points(const double* g, int32_t taps, int32_t points, double* out) {
@@ -33,7 +33,7 @@ void at_points(const double* g, int32_t taps, int32_t points, double* out) {
     for (int32_t i = taps - 1; i >= 0; i--) value = value * point.at + g[i];
     out[p] = value * point.factor;
   }
-  out[points - 1] = g[taps - 1] * 0.5;
+  out[points - 1] = g[taps - 1] * (points == 6 ? 0.5 : -0.5);
 }
 
 // `count` runs of kBytes that lie side by side, to every `pitch`th byte.
@@ -82,8 +82,10 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
       map_w_(tiles_w_ * tile_ + taps_ - 1),
       depth_(stride_ * stride_ * geometry.in.channels),
       lanes_((depth_ + kBlock - 1) / kBlock * kBlock),
-      blocks_((geometry.out.channels + kBlock - 1) / kBlock) {
+      blocks_((geometry.out.channels + kBlock - 1) / kBlock),
+      whole_phases_(geometry.window.kernel_h - (taps_ - 1) * stride_) {
   ending_.drop_scale();
+  order_depth();
   choose_centers(normalize);
   pack(normalize, conv);
   fill_bias(normalize, conv);
@@ -91,10 +93,22 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
 
 size_t StemLayer::map_bytes() const { return (size_t(map_h_) * size_t(map_w_) * size_t(lanes_) + 63) / 64 * 64; }
 
-size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(tile_, points_, lanes_, blocks_); }
+size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(tile_, points_, lanes_); }
 
 size_t StemLayer::scratch_bytes(size_t, int threads) const {
   return map_bytes() + size_t(threads) * thread_floats() * sizeof(float);
+}
+
+// The depth is [phase of y][phase of x][channel] in the map. The kernel takes what has all taps in a row of the kernel
+// first, and of either part what has all in a column.
+void StemLayer::order_depth() {
+  for (int32_t k = 0; k < depth_; k++) order_.push_back(k);
+  const auto rank = [&](int32_t k) {
+    const int32_t phase = k / geometry_.in.channels;
+    return (phase % stride_ < whole_phases_ ? 0 : 2) + (phase / stride_ < whole_phases_ ? 0 : 1);
+  };
+  std::stable_sort(order_.begin(), order_.end(), [&](int32_t a, int32_t b) { return rank(a) < rank(b); });
+  for (const int32_t k : order_) elements_.push_back(k / kBlock * kBlock * points_ + k % kBlock);
 }
 
 // The byte that normalizes to nearly 0, which is what padding is. Bytes less this are small integers.
@@ -109,15 +123,16 @@ void StemLayer::choose_centers(const Node& normalize) {
 }
 
 // Each phase's kernel, scaled as normalize and the epilogue scale, at the pairs of points:
-// [row][block][depth][column][16].
+// [block][row][depth][column][16].
 void StemLayer::pack(const Node& normalize, const Node& conv) {
   const Window& w = geometry_.window;
   const int32_t channels = geometry_.in.channels;
   weights_ = Aligned<float>(size_t(points_ * points_) * size_t(blocks_) * size_t(depth_) * kBlock);
   for (int32_t o = 0; o < geometry_.out.channels; o++) {
     const double scale = channel_of(conv.epilogue.scale, size_t(o), 1);
-    for (int32_t k = 0; k < depth_; k++) {
-      const int32_t c = k % channels, phase_x = k / channels % stride_, phase_y = k / channels / stride_;
+    for (size_t k = 0; k < order_.size(); k++) {
+      const int32_t c = order_[k] % channels, phase = order_[k] / channels, phase_x = phase % stride_,
+                    phase_y = phase / stride_;
       double rows[kMostPoints][kMostPoints] = {}, column[kMostPoints];  // [tap of y][point of x], [point of y]
       for (int32_t i = 0; i < taps_; i++) {
         double g[kMostPoints] = {};
@@ -134,7 +149,7 @@ void StemLayer::pack(const Node& normalize, const Node& conv) {
         for (int32_t i = 0; i < taps_; i++) g[i] = rows[i][p];
         at_points(g, taps_, points_, column);
         for (int32_t row = 0; row < points_; row++) {
-          const size_t at = (size_t(row) * size_t(blocks_) + size_t(o / kBlock)) * size_t(depth_) + size_t(k);
+          const size_t at = (size_t(o / kBlock) * size_t(points_) + size_t(row)) * size_t(depth_) + k;
           weights_[(at * size_t(points_) + size_t(p)) * kBlock + size_t(o % kBlock)] = float(column[row]);
         }
       }
@@ -223,8 +238,10 @@ void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, int32_t first_r
   conv.row = rows_.data();
   conv.tile = tile_;
   conv.points = points_;
-  conv.phases = stride_;
-  conv.whole_phases = geometry_.window.kernel_h - (taps_ - 1) * stride_;
+  conv.element = elements_.data();
+  conv.whole = whole_phases_ * whole_phases_ * geometry_.in.channels;
+  conv.wide = conv.high = whole_phases_ * stride_ * geometry_.in.channels;
+  conv.high -= conv.whole;
   conv.out_h = geometry_.out.height;
   conv.out_w = geometry_.out.width;
   conv.first_row = first_row;

@@ -38,6 +38,7 @@ class StemLayer final : public Layer {
   void convolve(const uint8_t* map, const Tiles& tiles, int32_t first_row, const Finish& finish, float* scratch) const;
 
  private:
+  void order_depth();
   void choose_centers(const Node& normalize);
   void pack(const Node& normalize, const Node& conv);
   void fill_bias(const Node& normalize, const Node& conv);
@@ -48,7 +49,8 @@ class StemLayer final : public Layer {
   EndingPlan ending_;
   bool plain_;
   int32_t stride_, taps_, tile_, points_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
-  std::vector<int32_t> rows_;
+  int32_t whole_phases_;  // along each axis, the first ones, that have all taps; others lack the last one
+  std::vector<int32_t> order_, elements_, rows_;
   std::vector<uint8_t> padding_;  // as many bytes as the depth
   Aligned<float> weights_, bias_, center_;
 };
