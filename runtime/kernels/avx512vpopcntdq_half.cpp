@@ -12,9 +12,9 @@ namespace {
 constexpr int kWordsPixels = 14, kGroupsPixels = 8, kGroupWords = 2;
 
 template <int kPixels, Ending kEnding>
-void words_tile(const BinaryConv& c, int32_t pixel, int32_t block);
+inline __attribute__((always_inline)) void words_tile(const BinaryConv& c, int32_t pixel, int32_t block);
 template <int kPixels, Ending kEnding>
-void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch);
+inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch);
 
 }  // namespace
 }  // namespace bitedge
@@ -87,7 +87,7 @@ inline void add_pair(__m512i& ones, __m512i& acc, const HalfWord* x, __m512i w0,
 }
 
 template <int kPixels, Ending kEnding>
-void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
+inline __attribute__((always_inline)) void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   const HalfWord* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i acc[kPixels];
@@ -112,7 +112,7 @@ inline __attribute__((always_inline)) const HalfWord* add_groups(const HalfWord*
 }
 
 template <int kPixels, Ending kEnding>
-void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
+inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   const HalfWord* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i acc[kPixels], ones[kPixels];

@@ -11,7 +11,7 @@ inline size_t block_words(const BinaryConv& c, int group) {
 }
 
 template <int kPixels, bool kGroups, Ending kEnding>
-inline void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
+inline __attribute__((always_inline)) void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   if constexpr (kGroups) {
     groups_tile<kPixels, kEnding>(c, pixel, block, fetch);
   } else {
