@@ -31,7 +31,7 @@ inline F16 plus_minus_one(Mask negative) { return f_select(negative, f_set(-1.0f
 
 // fma(y, scale, bias), + residual, activation, out: `n` lanes of the block that starts at `channel`.
 inline void finish_any(const Finish& f, size_t pixel, int channel, int n, F16 y) {
-  const size_t at = pixel * size_t(f.channels) + size_t(channel);
+  const size_t at = pixel * size_t(f.pitch) + size_t(channel);
   if (f.scale) y = f_fma(y, f_load(f.scale + channel), f_load(f.bias + channel));
   if (f.residual_kind == Finish::kFloat) {
     const float* residual = static_cast<const float*>(f.residual) + at;
@@ -51,7 +51,7 @@ template <Ending kEnding>
 class Tail {
  public:
   inline __attribute__((always_inline)) Tail(const Finish& f, size_t pixel, int channel)
-      : f_(f), pixel_(pixel), channel_(channel), pitch_(size_t(f.channels)) {
+      : f_(f), pixel_(pixel), channel_(channel), pitch_(size_t(f.pitch)) {
     const size_t at = pixel * pitch_ + size_t(channel);
     if (kEnding == Ending::kThreshold) threshold_ = i_load(f.threshold + channel);
     if (kEnding == Ending::kScale || kEnding == Ending::kResidual) {

@@ -27,8 +27,9 @@ struct Finish {
   Residual residual_kind = kNone;
   Activation activation = kLinear;
   int32_t channels = 0;             // of the outputs
+  int32_t pitch = 0;                // floats from one pixel to the next: the channels, or more or less
   const void* residual = nullptr;   // [pixels, channels], or bits
-  float* floats = nullptr;          // [pixels, channels], or null
+  float* floats = nullptr;          // [pixels, channels], `pitch` apart, or null
   uint64_t* bits = nullptr;         // [pixels, words], or null
   int32_t* accumulators = nullptr;  // set: [pixels, blocks, 16] integers out, and nothing else applies
   int32_t blocks = 0;               // of `accumulators`
@@ -137,9 +138,10 @@ struct StemConv {
   const int32_t* row = nullptr;      // [pixels] offset of the row of a pixel in `bias`
   int32_t tile = 4;                  // outputs along each axis, and
   int32_t points = 0;                // points: 4 and 6, 4 and 7, or 5 and 7
-  int32_t out_h = 0, out_w = 0, tiles_w = 0, blocks = 0;
+  int32_t out_h = 0, out_w = 0, tiles_w = 0;
   int32_t first_row = 0;  // of the outputs, that `finish` begins with
   int32_t tile_begin = 0, tile_end = 0;
+  int32_t block_begin = 0, block_end = 0;  // a strip's call without the first block follows one with it
   float* scratch = nullptr;
   Finish finish;
 
@@ -153,11 +155,12 @@ struct StemKernel {
   void (*run)(const StemConv&);
 };
 
-// Windows without weights, over rows of `channels` floats or words. Rows [begin, end) of the output of one image.
+// Windows without weights, over pixels of floats or words. Rows [begin, end) of the output of one image.
 struct Pool2d {
   const void* input = nullptr;
   void* output = nullptr;
-  int32_t in_h = 0, in_w = 0, out_w = 0, lanes = 0;  // lanes: floats, or words, per pixel
+  int32_t in_h = 0, in_w = 0, out_w = 0;
+  int32_t lanes = 0, in_pitch = 0, out_pitch = 0;  // floats, or words: of a pixel, and from one to the next
   int32_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0, pad_top = 0, pad_left = 0, dilation_h = 1,
           dilation_w = 1;
   bool count_include_pad = false;

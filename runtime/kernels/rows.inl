@@ -30,27 +30,27 @@ inline void for_windows(const Pool2d& p, const Step& step) {
       const int64_t first =
           (top + int64_t(rows.begin) * p.dilation_h) * p.in_w + left + int64_t(columns.begin) * p.dilation_w;
       for (int32_t c = 0; c < p.lanes; c += kLanes) {
-        step(size_t(first) * size_t(p.lanes) + size_t(c),
-             (size_t(y) * size_t(p.out_w) + size_t(x)) * size_t(p.lanes) + size_t(c), p.lanes - c,
+        step(size_t(first) * size_t(p.in_pitch) + size_t(c),
+             (size_t(y) * size_t(p.out_w) + size_t(x)) * size_t(p.out_pitch) + size_t(c), p.lanes - c,
              rows.end - rows.begin, columns.end - columns.begin);
       }
     }
   }
 }
 
-inline size_t row_pitch(const Pool2d& p) { return size_t(p.dilation_h) * size_t(p.in_w) * size_t(p.lanes); }
-inline size_t column_pitch(const Pool2d& p) { return size_t(p.dilation_w) * size_t(p.lanes); }
+inline size_t row_pitch(const Pool2d& p) { return size_t(p.dilation_h) * size_t(p.in_w) * size_t(p.in_pitch); }
+inline size_t column_pitch(const Pool2d& p) { return size_t(p.dilation_w) * size_t(p.in_pitch); }
 
 // 3x3 with stride 2, the networks' first pooling: a window shares its last column with the next one. Rows and columns
 // outside of the image are taken from inside of the window instead, which changes no maximum. kBlocks blocks from
 // channel `c` on, so that memory is read in order.
 template <int kBlocks>
 void max_pool_by_columns(const Pool2d& p, int32_t y, size_t c) {
-  const size_t pixel = size_t(p.lanes), down = size_t(p.in_w) * pixel;
+  const size_t pixel = size_t(p.in_pitch), down = size_t(p.in_w) * pixel, next = size_t(p.out_pitch);
   const int32_t top = y * 2 - p.pad_top, first = top < 0 ? 0 : top, last = top + 2 < p.in_h ? top + 2 : p.in_h - 1;
   const float* in = static_cast<const float*>(p.input) + size_t(first) * down + c;
   const size_t middle = first < last ? down : 0, bottom = size_t(last - first) * down;
-  float* out = static_cast<float*>(p.output) + size_t(y) * size_t(p.out_w) * pixel + c;
+  float* out = static_cast<float*>(p.output) + size_t(y) * size_t(p.out_w) * next + c;
   const auto column = [&](int32_t x) { return in + size_t(x < 0 ? 0 : x < p.in_w ? x : p.in_w - 1) * pixel; };
   const auto largest = [&](const float* at, F16 best) {
     best = f_greater_of(f_load(at), best);
@@ -60,7 +60,7 @@ void max_pool_by_columns(const Pool2d& p, int32_t y, size_t c) {
   const F16 least = f_set(-__builtin_inff());
   F16 shared[kBlocks];
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) shared[j] = largest(column(-p.pad_left) + j * kBlock, least);
-  for (int32_t x = 0; x < p.out_w; x++, out += pixel) {
+  for (int32_t x = 0; x < p.out_w; x++, out += next) {
     const float *center = column(x * 2 - p.pad_left + 1), *right = column(x * 2 - p.pad_left + 2);
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
       const F16 best = largest(center + j * kBlock, shared[j]);

@@ -165,7 +165,7 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
   const int32_t* row = c.row + size_t(top) * width + size_t(left);
   const float* bias = c.bias + block * kBlock;
   const Tail<Ending::kAny> tail(c.finish, first, block * kBlock);
-  float* floats = c.finish.floats + first * size_t(c.finish.channels) + size_t(block) * kBlock;
+  float* floats = c.finish.floats + first * size_t(c.finish.pitch) + size_t(block) * kBlock;
   for (int j = 0; j < columns; j++) {
     F16 d[kPoints], out[kOut];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = f_load(half + (i * kOut + j) * kBlock);
@@ -177,7 +177,7 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
       if (kEnding == StemEnding::kAny) {
         tail.put(pixel, y);
       } else {
-        f_store(floats + pixel * size_t(c.finish.channels),
+        f_store(floats + pixel * size_t(c.finish.pitch),
                 kEnding == StemEnding::kRelu ? f_greater_of(f_zero(), y) : y);
       }
     }
@@ -188,13 +188,14 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
 template <int kPoints, int kOut, StemEnding kEnding>
 void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* half) {
   const size_t tile_floats = size_t(kPoints) * size_t(c.lanes), pitch = size_t(StemConv::kStrip) * tile_floats;
-  for (int32_t i = 0; i < tiles; i++) {
+  const bool transformed = c.block_begin > 0 && c.tile_end - c.tile_begin <= StemConv::kStrip;
+  for (int32_t i = 0; i < tiles && !transformed; i++) {
     for (int32_t lane = 0; lane < c.lanes; lane += kBlock) {
       transform_image<kPoints, kOut>(c, tile + i, lane, v + size_t(i) * tile_floats + size_t(lane) * kPoints, pitch);
     }
   }
-  const float* u = c.weights;
-  for (int32_t block = 0; block < c.blocks; block++) {
+  const float* u = c.weights + size_t(c.block_begin) * size_t(c.depth) * kPoints * kPoints * kBlock;
+  for (int32_t block = c.block_begin; block < c.block_end; block++) {
     for (int row = 0; row < kPoints; row++, u += size_t(c.depth) * kPoints * kBlock) {
       multiply_tiles<kPoints, kOut>(c, row == kPoints - 1, tiles, v + size_t(row) * pitch, u,
                                     half + row * kOut * kBlock);

@@ -20,7 +20,7 @@ const T* spread(const View<T>& from, int32_t channels, Aligned<T>* to) {
 
 EndingPlan::EndingPlan(const Node& node, const Value* residual, const Shape& out) {
   const Epilogue& e = node.epilogue;
-  finish_.channels = out.channels;
+  finish_.channels = finish_.pitch = out.channels;
   finish_.threshold = spread(e.threshold, out.channels, &threshold_);
   finish_.scale = spread(e.scale, out.channels, &scale_);
   finish_.bias = spread(e.bias, out.channels, &bias_);

@@ -15,6 +15,7 @@ inline Pool2d pool_window(const Graph& graph, const Node& node) {
   p.in_w = in.shape.width;
   p.out_w = graph.values[size_t(node.outputs[0])].shape.width;
   p.lanes = in.kind == Kind::kBits ? int32_t(in.shape.words()) : in.shape.channels;
+  p.in_pitch = p.out_pitch = p.lanes;
   p.kernel_h = w.kernel_h;
   p.kernel_w = w.kernel_w;
   p.stride_h = w.stride_h;

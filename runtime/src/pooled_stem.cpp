@@ -11,6 +11,8 @@
 namespace bitedge {
 namespace {
 
+// One block of channels at a time, a few rows of it, so that the convolution's floats never leave the cache.
+//
 // Threads share bands: whole rows of tiles. A pooled row whose window reaches over the seam of two bands is made when
 // both are done, out of the rows next to the seam, which each band copies. So no row is computed twice.
 class PooledStem final : public Layer {
@@ -26,7 +28,8 @@ class PooledStem final : public Layer {
         tile_rows_(in_tiles(conv_rows_)),
         tiles_in_row_(in_tiles(std::min(stem.geometry().out.width, last_column() + 1))),
         together_(std::max(1, StemConv::kStrip / tiles_in_row_)),
-        width_(size_t(stem.geometry().out.width) * size_t(stem.geometry().out.channels)) {
+        width_(size_t(stem.geometry().out.width) * kBlock) {
+    pool_.in_pitch = kBlock;
     if (sign) sign_.emplace(*sign, nullptr, graph.values[size_t(sign->outputs[0])].shape);
   }
 
@@ -83,8 +86,12 @@ class PooledStem final : public Layer {
   int32_t seam_row(const Work& work, int32_t i) const {
     return std::min(conv_rows_, tile_rows_ * i / work.bands * stem_.tile());
   }
-  size_t seam_floats() const { return 2 * size_t(reach_ - 1) * width_; }
-  float* seam(const Work& work, int32_t i) const { return work.seams + size_t(i - 1) * seam_floats(); }
+  size_t blocks() const { return size_t(stem_.blocks()); }
+  size_t block_seam_floats() const { return 2 * size_t(reach_ - 1) * width_; }
+  size_t seam_floats() const { return blocks() * block_seam_floats(); }
+  float* seam(const Work& work, int32_t i, size_t block) const {
+    return work.seams + size_t(i - 1) * seam_floats() + block * block_seam_floats();
+  }
 
   // The rows of the convolution [begin, end) that a pooled row sees.
   int32_t window_begin(int32_t y) const { return std::max(0, y * pool_.stride_h - pool_.pad_top); }
@@ -102,63 +109,83 @@ class PooledStem final : public Layer {
     return y;
   }
 
-  // Rows of the convolution that are kept: those that come together, and those that a window reaches back to.
-  size_t kept_rows() const { return size_t((together_ + 1) * stem_.tile() + reach_); }
-  size_t thread_floats() const { return stem_.thread_floats() + kept_rows() * width_; }
+  // Rows that a window reaches back to, of each block; then rows of one block, those and the ones that come together.
+  size_t kept_floats() const { return size_t(reach_ - 1) * width_; }
+  size_t rows_floats() const { return kept_floats() + size_t(together_ * stem_.tile()) * width_; }
+  size_t thread_floats() const { return stem_.thread_floats() + blocks() * kept_floats() + rows_floats(); }
 
   void band(const Work& work, int32_t i, float* scratch) const {
-    float* rows = scratch + stem_.thread_floats();
-    Call call;
-    call.first = rows;
-    const Finish into_rows = stem_.ending().bind(call, 0);
+    float *kept = scratch + stem_.thread_floats(), *rows = kept + blocks() * kept_floats();
     const int32_t begin = seam_row(work, i), end = seam_row(work, i + 1);
-    int32_t first = begin, made = begin, y = begun(begin);  // rows [first, made) are in `rows`
+    int32_t first = begin, made = begin, y = begun(begin);  // rows [first, made) are kept
     while (made < end) {
-      const int32_t keep_from = std::min(std::max(window_begin(y), first), made);
-      if (keep_from > first) {
-        std::memmove(rows, rows + size_t(keep_from - first) * width_,
-                     size_t(made - keep_from) * width_ * sizeof(float));
-        first = keep_from;
+      const int32_t next = std::min(made + together_ * stem_.tile(), end), ready = std::max(y, complete(next));
+      const int32_t keep_from = std::min(std::max(window_begin(ready), first), next);
+      const StemLayer::Tiles tiles = {made / stem_.tile() * tiles_in_row_, in_tiles(next) * tiles_in_row_,
+                                      tiles_in_row_};
+      for (size_t block = 0; block < blocks(); block++) {
+        float* keep = kept + block * kept_floats();
+        std::copy_n(keep, size_t(made - first) * width_, rows);
+        const int32_t number = int32_t(block);
+        stem_.convolve(work.map, tiles, {number, number + 1}, first, into(rows, block), scratch);
+        pool(work, rows, first, y, ready, block);
+        copy_to_seams(work, i, rows + size_t(made - first) * width_, made, next, block);
+        std::copy_n(rows + size_t(keep_from - first) * width_, size_t(next - keep_from) * width_, keep);
       }
-      const int32_t next = std::min(made + together_ * stem_.tile(), end);
-      stem_.convolve(work.map, {made / stem_.tile() * tiles_in_row_, in_tiles(next) * tiles_in_row_, tiles_in_row_},
-                     first, into_rows, scratch);
-      copy_to_seams(work, i, rows + size_t(made - first) * width_, made, next);
+      sign(work, y, ready);
+      first = keep_from;
       made = next;
-      const int32_t ready = complete(made);
-      if (ready > y) emit(work, rows, first, y, ready);
-      y = std::max(y, ready);
+      y = ready;
     }
   }
 
+  // The convolution's epilogue, into rows of one block.
+  Finish into(float* rows, size_t block) const {
+    Call call;
+    call.first = rows - block * kBlock;  // within the scratch, which begins long before
+    Finish finish = stem_.ending().bind(call, 0);
+    finish.pitch = kBlock;
+    return finish;
+  }
+
   // Rows [begin, end) of band i, as far as they lie next to a seam.
-  void copy_to_seams(const Work& work, int32_t i, const float* rows, int32_t begin, int32_t end) const {
+  void copy_to_seams(const Work& work, int32_t i, const float* rows, int32_t begin, int32_t end, size_t block) const {
     for (int32_t s = std::max(i, 1); s <= std::min(i + 1, work.bands - 1); s++) {
       const int32_t top = seam_row(work, s) - (reach_ - 1), bottom = seam_row(work, s) + reach_ - 1;
       const int32_t from = std::max(begin, top), to = std::min(end, bottom);
       if (from >= to) continue;
-      std::memcpy(seam(work, s) + size_t(from - top) * width_, rows + size_t(from - begin) * width_,
-                  size_t(to - from) * width_ * sizeof(float));
+      std::copy_n(rows + size_t(from - begin) * width_, size_t(to - from) * width_,
+                  seam(work, s, block) + size_t(from - top) * width_);
     }
   }
 
   void close_seam(const Work& work, int32_t i) const {
-    const int32_t row = seam_row(work, i);
-    emit(work, seam(work, i), row - (reach_ - 1), complete(row), begun(row));
+    const int32_t row = seam_row(work, i), begin = complete(row), end = begun(row);
+    for (size_t block = 0; block < blocks(); block++) {
+      pool(work, seam(work, i, block), row - (reach_ - 1), begin, end, block);
+    }
+    sign(work, begin, end);
   }
 
-  // Pooled rows [begin, end) out of `rows`, of which the first is row `first` of the convolution.
-  void emit(const Work& work, const float* rows, int32_t first, int32_t begin, int32_t end) const {
+  // Pooled rows [begin, end) of a block out of `rows`, of which the first is row `first` of the convolution.
+  void pool(const Work& work, const float* rows, int32_t first, int32_t begin, int32_t end, size_t block) const {
+    if (begin >= end) return;
     Pool2d p = pool_;
     p.input = rows;
-    p.output = work.pooled;
+    p.output = work.pooled + block * kBlock;
     p.in_h -= first;
     p.pad_top += first;
     p.row_begin = begin;
     p.row_end = end;
+    p.lanes = std::min(kBlock, out_.channels - int32_t(block) * kBlock);
     kernels_.max_pool_float(p);
+  }
+
+  void sign(const Work& work, int32_t begin, int32_t end) const {
     const size_t width = size_t(out_.width);
-    if (sign_) kernels_.elementwise(work.pooled, false, size_t(begin) * width, size_t(end) * width, work.finish);
+    if (sign_ && begin < end) {
+      kernels_.elementwise(work.pooled, false, size_t(begin) * width, size_t(end) * width, work.finish);
+    }
   }
 
   const StemLayer& stem_;
@@ -168,7 +195,7 @@ class PooledStem final : public Layer {
   int32_t reach_;                                 // rows of the convolution that a window spans
   int32_t conv_rows_, tile_rows_, tiles_in_row_;  // of the convolution, that windows see
   int32_t together_;                              // rows of tiles at a time
-  size_t width_;                                  // floats in a row of the convolution
+  size_t width_;                                  // floats in a row of one block
   std::optional<EndingPlan> sign_;
 };
 

@@ -225,8 +225,8 @@ void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
   });
 }
 
-void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, int32_t first_row, const Finish& finish,
-                         float* scratch) const {
+void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, const Blocks& blocks, int32_t first_row,
+                         const Finish& finish, float* scratch) const {
   StemConv conv;
   conv.map = map;
   conv.map_w = map_w_;
@@ -246,7 +246,8 @@ void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, int32_t first_r
   conv.out_w = geometry_.out.width;
   conv.first_row = first_row;
   conv.tiles_w = tiles.in_row;
-  conv.blocks = blocks_;
+  conv.block_begin = blocks.begin;
+  conv.block_end = blocks.end;
   conv.tile_begin = tiles.begin;
   conv.tile_end = tiles.end;
   conv.scratch = scratch;
@@ -266,7 +267,8 @@ void StemLayer::run(const Call& call, Pool& pool) const {
     pool.each_on(parts, [&](size_t part, int thread) {
       const size_t begin = strips * part / parts * StemConv::kStrip,
                    end = std::min(total, strips * (part + 1) / parts * StemConv::kStrip);
-      convolve(map, {int32_t(begin), int32_t(end), tiles_w_}, 0, finish, scratch + size_t(thread) * thread_floats());
+      convolve(map, {int32_t(begin), int32_t(end), tiles_w_}, {0, blocks_}, 0, finish,
+               scratch + size_t(thread) * thread_floats());
     });
   }
 }

@@ -30,12 +30,19 @@ class StemLayer final : public Layer {
   size_t map_bytes() const;
   size_t thread_floats() const;  // scratch of each thread
   void prepare(const uint8_t* image, uint8_t* map, Pool& pool) const;
-  // Tiles [begin, end), row by row, of which as many are wanted as `in_row` says. Row `first_row` of the output is the
-  // first that `finish` has room for.
+  // Tiles [begin, end), row by row, of which as many are wanted as `in_row` says.
   struct Tiles {
     int32_t begin, end, in_row;
   };
-  void convolve(const uint8_t* map, const Tiles& tiles, int32_t first_row, const Finish& finish, float* scratch) const;
+  // Blocks of channels: all, or one after the other from the first on, for the same tiles and with the same scratch,
+  // where the transform of the image stays.
+  struct Blocks {
+    int32_t begin, end;
+  };
+  int32_t blocks() const { return blocks_; }
+  // Row `first_row` of the output is the first that `finish` has room for.
+  void convolve(const uint8_t* map, const Tiles& tiles, const Blocks& blocks, int32_t first_row, const Finish& finish,
+                float* scratch) const;
 
  private:
   void order_depth();

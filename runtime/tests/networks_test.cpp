@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <map>
 
 #include "../kernels/kernels.h"
@@ -41,15 +42,18 @@ bool same(const std::vector<float>& a, const std::vector<float>& b) {
 // One for each pair of tile and points: 4 and 7, 5 and 7, 4 and 6.
 struct Stem {
   const char* name;
-  int32_t image;
+  int32_t image, width;
 
   std::unique_ptr<RandomNetwork> network() const {
     NetworkSize size = small(name);
     size.image = image;
+    size.width = width;
     return RandomNetwork::make(name, size);
   }
 };
-constexpr Stem kStems[] = {{"birealnet18", 64}, {"xnornet", 99}, {"xnornet", 63}};
+constexpr Stem kStems[] = {{"birealnet18", 64, 16}, {"xnornet", 99, 48}, {"xnornet", 63, 48}};
+// More tiles in a row than a strip has, and a block of channels that is not full.
+constexpr Stem kWideStem = {"birealnet18", 364, 20};
 
 }  // namespace
 
@@ -125,7 +129,9 @@ TEST(a_stem_pools_by_any_window) {
   struct Case {
     int32_t kernel, stride, pad, dilation;
   };
-  for (const Stem& stem : kStems) {
+  std::vector<Stem> stems(std::begin(kStems), std::end(kStems));
+  stems.push_back(kWideStem);
+  for (const Stem& stem : stems) {
     const auto network = stem.network();
     const std::vector<unsigned char> input = network->random_input(2);
     for (const Case& c : {Case{3, 2, 1, 1}, {2, 2, 0, 1}, {3, 1, 1, 1}, {5, 2, 2, 1}, {2, 3, 0, 1}, {3, 2, 0, 2}}) {
