@@ -17,14 +17,14 @@ KINDS = ("uint8", "float32", "bits")
 """Names of `bitedge_kind`, in its order."""
 
 
-def checked_images(images: object, kind: str, shape: Shape) -> Array:
+def checked_images(images: object, dtype: np.dtype[Any], shape: Shape) -> Array:
     """The images as a contiguous array of the model's type, [N, height, width, channels]; refused when they are not."""
-    if isinstance(images, np.ndarray) and images.dtype == kind and images.ndim == 4 and images.shape[1:] == shape:
+    if isinstance(images, np.ndarray) and images.dtype == dtype and images.shape[1:] == shape:
         return np.ascontiguousarray(images)
-    raise RuntimeFault(_refusal(images, kind, shape))
+    raise RuntimeFault(_refusal(images, dtype, shape))
 
 
-def _refusal(images: object, kind: str, shape: Shape) -> str:
+def _refusal(images: object, kind: np.dtype[Any], shape: Shape) -> str:
     wanted = f"expected images as a {kind} array of shape [N, {', '.join(map(str, shape))}]"
     if not isinstance(images, np.ndarray):
         return f"{wanted}, got {type(images).__name__}; convert with numpy.asarray"

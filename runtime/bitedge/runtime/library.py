@@ -123,7 +123,10 @@ def library() -> ctypes.CDLL:
 
 def call(name: str, *arguments: Any) -> None:
     """Call a function that returns a status, and raise if it is not OK."""
-    core = library()
-    code = getattr(core, name)(*arguments)
-    if code != Status.OK:
-        raise failure(code, core.bitedge_last_error().decode(errors="replace"))
+    check(getattr(library(), name)(*arguments))
+
+
+def check(code: int) -> None:
+    """Raise what a status stands for, unless it is OK, which is 0."""
+    if code:
+        raise failure(code, library().bitedge_last_error().decode(errors="replace"))
