@@ -81,7 +81,7 @@ inline void add_pairs(__m512i& ones_even, __m512i& even, __m512i& ones_odd, __m5
       "vpopcntq %[carry_odd], %[carry_odd]\n\t"
       "vpaddq %[carry_even], %[even], %[even]\n\t"
       "vpaddq %[carry_odd], %[odd], %[odd]"
-      : [ones_even] "+v"(ones_even), [even] "+v"(even), [ones_odd] "+v"(ones_odd), [odd] "+v"(odd),
+      : [ones_even] "+&v"(ones_even), [even] "+&v"(even), [ones_odd] "+&v"(ones_odd), [odd] "+&v"(odd),
         [old_even] "=&v"(old_even), [old_odd] "=&v"(old_odd), [carry_even] "=&v"(carry_even),
         [carry_odd] "=&v"(carry_odd)
       : [x0] "m"(x[0]), [x01] "m"(x[1]), [w0] "v"(w[0]), [w1] "v"(w[1]), [w2] "v"(w[2]), [w3] "v"(w[3]));

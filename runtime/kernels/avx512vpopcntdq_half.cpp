@@ -60,13 +60,14 @@ inline void add_four(__m512i* ones, __m512i* acc, const HalfWord* const* x, int6
 #define BITEDGE_T(i, old, carry) "vpternlogd $0xb2, %%zmm" #old ", %[ones" #i "], %%zmm" #carry "\n\t"
 #define BITEDGE_P(carry) "vpopcntd %%zmm" #carry ", %%zmm" #carry "\n\t"
 #define BITEDGE_A(i, carry) "vpaddd %%zmm" #carry ", %[acc" #i "], %[acc" #i "]\n\t"
-  __asm__(BITEDGE_X(0, 28) BITEDGE_M(0, 24) BITEDGE_M(1, 25) BITEDGE_S(0) BITEDGE_S(1) BITEDGE_M(2, 26) BITEDGE_S(2)
-              BITEDGE_M(3, 27) BITEDGE_S(3) BITEDGE_X(3, 31) BITEDGE_X(1, 29) BITEDGE_T(3, 27, 31)
-                  BITEDGE_T(0, 24, 28) BITEDGE_X(2, 30) BITEDGE_T(1, 25, 29) BITEDGE_T(2, 26, 30) BITEDGE_P(28)
-                      BITEDGE_P(30) BITEDGE_A(0, 28) BITEDGE_A(2, 30) BITEDGE_P(29) BITEDGE_P(31) BITEDGE_A(1, 29)
-                          BITEDGE_A(3, 31)
-          : [ones0] "+v"(ones[0]), [ones1] "+v"(ones[1]), [ones2] "+v"(ones[2]), [ones3] "+v"(ones[3]),
-            [acc0] "+v"(acc[0]), [acc1] "+v"(acc[1]), [acc2] "+v"(acc[2]), [acc3] "+v"(acc[3])
+  // clang-format off
+  __asm__(BITEDGE_X(0, 28) BITEDGE_M(0, 24) BITEDGE_M(1, 25) BITEDGE_S(0) BITEDGE_S(1) BITEDGE_M(2, 26)
+          BITEDGE_S(2) BITEDGE_M(3, 27) BITEDGE_S(3) BITEDGE_X(3, 31) BITEDGE_X(1, 29) BITEDGE_T(3, 27, 31)
+          BITEDGE_T(0, 24, 28) BITEDGE_X(2, 30) BITEDGE_T(1, 25, 29) BITEDGE_T(2, 26, 30) BITEDGE_P(28) BITEDGE_P(30)
+          BITEDGE_A(0, 28) BITEDGE_A(2, 30) BITEDGE_P(29) BITEDGE_P(31) BITEDGE_A(1, 29) BITEDGE_A(3, 31)
+          // clang-format on
+          : [ones0] "+&v"(ones[0]), [ones1] "+&v"(ones[1]), [ones2] "+&v"(ones[2]), [ones3] "+&v"(ones[3]),
+            [acc0] "+&v"(acc[0]), [acc1] "+&v"(acc[1]), [acc2] "+&v"(acc[2]), [acc3] "+&v"(acc[3])
           : [x0] "r"(x[0]), [x1] "r"(x[1]), [x2] "r"(x[2]), [x3] "r"(x[3]), [at] "r"(at), [w0] "v"(w0), [w01] "v"(w01),
             "m"(*(const HalfWord(*)[])x[0]), "m"(*(const HalfWord(*)[])x[1]), "m"(*(const HalfWord(*)[])x[2]),
             "m"(*(const HalfWord(*)[])x[3])
@@ -112,7 +113,8 @@ inline __attribute__((always_inline)) const HalfWord* add_groups(const HalfWord*
 }
 
 template <int kPixels, Ending kEnding>
-inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
+inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block,
+                                                       Fetch& fetch) {
   const HalfWord* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i acc[kPixels], ones[kPixels];
