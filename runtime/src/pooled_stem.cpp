@@ -1,7 +1,6 @@
 #include "pooled_stem.h"
 
 #include <algorithm>
-#include <cstring>
 #include <optional>
 
 #include "../kernels/kernels.h"
