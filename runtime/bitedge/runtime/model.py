@@ -86,12 +86,14 @@ class Model:
     @property
     def preprocessing(self) -> dict[str, Any] | None:
         """How an image becomes the model's input (docs/architecture.md), if the file says."""
-        return self._description["preprocessing"]  # type: ignore[no-any-return]
+        found: dict[str, Any] | None = self._description["preprocessing"]
+        return found
 
     @property
     def training(self) -> dict[str, Any] | None:
         """How the model was trained: recipe, seed, data set, accuracy; if the file says."""
-        return self._description["training"]  # type: ignore[no-any-return]
+        found: dict[str, Any] | None = self._description["training"]
+        return found
 
     @property
     def metadata(self) -> dict[str, Any]:
