@@ -131,8 +131,8 @@ struct StemConv {
   int32_t map_w = 0, lanes = 0, depth = 0;
   const float* center = nullptr;     // [lanes], taken from each byte
   const int32_t* element = nullptr;  // [depth] where an element of the depth lies among the points of a tile
-  int32_t whole = 0;                 // the first elements, of phases that have all taps along both axes;
-  int32_t wide = 0, high = 0;        // the first ones, that have all in a row; the next ones, that have all in a column
+  int32_t wide = 0;                  // elements whose phase has all taps along x: the first ones. Of them, and of the
+  int32_t whole = 0, high = 0;       // others, the first `whole` and `high` have all taps along y
   const float* weights = nullptr;    // [block][row of points][depth][column of points][16]
   const float* bias = nullptr;       // [rows][channels in whole blocks]
   const int32_t* row = nullptr;      // [pixels] offset of the row of a pixel in `bias`

@@ -240,8 +240,8 @@ void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, const Blocks& b
   conv.points = points_;
   conv.element = elements_.data();
   conv.whole = whole_phases_ * whole_phases_ * geometry_.in.channels;
-  conv.wide = conv.high = whole_phases_ * stride_ * geometry_.in.channels;
-  conv.high -= conv.whole;
+  conv.wide = whole_phases_ * stride_ * geometry_.in.channels;
+  conv.high = conv.wide - conv.whole;
   conv.out_h = geometry_.out.height;
   conv.out_w = geometry_.out.width;
   conv.first_row = first_row;
