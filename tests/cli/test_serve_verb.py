@@ -11,7 +11,7 @@ import pytest
 
 from bitedge.cli.main import main
 from bitedge.runtime import boxed_models
-from bitedge.serve.auth import authorize, parse_keys
+from bitedge.serve.security.keys import authorize, parse_keys
 
 
 def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:

@@ -16,7 +16,7 @@ FRAMEWORKS = ("torch", "tensorflow", "larq_compute_engine", "onnx", "onnxruntime
         ("bitedge.runtime", (*FRAMEWORKS, "PIL", "fastapi")),
         ("bitedge.serve", FRAMEWORKS),
         ("bitedge.serve.app", FRAMEWORKS),
-        ("bitedge.serve.images", (*FRAMEWORKS, "fastapi")),
+        ("bitedge.serve.inference.preprocessing", (*FRAMEWORKS, "fastapi")),
         ("bitedge.cli.main", (*FRAMEWORKS, "numpy", "PIL", "fastapi")),
         ("bitedge.cli.predict", (*FRAMEWORKS, "PIL", "fastapi")),
     ],

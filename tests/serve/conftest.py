@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from tests.serve.running_server import RunningServer
 
 from bitedge.serve.app import create_app
-from bitedge.serve.config import ServeConfig
+from bitedge.serve.settings import ServeConfig
 
 LABELS = [f"class-{i}" for i in range(10)]
 GEOMETRY: dict[str, Any] = {

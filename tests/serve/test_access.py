@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.serve.pictures import png
 
-from bitedge.serve.auth import new_key
+from bitedge.serve.security.keys import new_key
 
 OPEN = ("/", "/docs", "/openapi.json", "/healthz", "/readyz", "/v2/health/live", "/v2/health/ready", "/static/app.js")
 CLOSED = ("/v1/models", "/v2", "/v2/models/first", "/v2/models/stats", "/nowhere")
@@ -97,7 +97,7 @@ def test_keys_are_in_the_openapi_document_when_they_are_needed(closed: TestClien
 def test_a_fault_of_ours_is_json_with_the_request_id(
     make_client: Callable[..., TestClient], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from bitedge.serve.store import ModelStore
+    from bitedge.serve.models.registry import ModelStore
 
     client = make_client()
 

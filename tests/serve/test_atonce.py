@@ -15,7 +15,7 @@ import pytest
 from tests.serve.pictures import encoded, pixels, png
 from tests.serve.running_server import RunningServer
 
-from bitedge.serve.auth import new_key
+from bitedge.serve.security.keys import new_key
 
 Start = Callable[..., RunningServer]
 LOOP = ("--in-place-us", "10000")  # a busy machine makes the network look slow

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from bitedge.serve.auth import MAX_CALLERS, RateLimiter, authorize, load_keys, new_key, parse_keys
-from bitedge.serve.errors import ForbiddenError, RateLimitedError, ServeError, UnauthorizedError
+from bitedge.serve.api.errors import ForbiddenError, RateLimitedError, ServeError, UnauthorizedError
+from bitedge.serve.security.keys import MAX_CALLERS, RateLimiter, authorize, load_keys, new_key, parse_keys
 
 
 def test_a_new_key_opens_what_it_was_made_for() -> None:

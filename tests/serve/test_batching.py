@@ -12,11 +12,11 @@ import pytest
 from numpy.typing import NDArray
 from tests.serve.pictures import pixels, png
 
-from bitedge.serve.backends import ServedModel, load_model
-from bitedge.serve.batching import Batcher, batch_limit
-from bitedge.serve.errors import ImageError, ShedError
-from bitedge.serve.images import ImageLimits
-from bitedge.serve.jobs import Answer, BatchReport, Job
+from bitedge.serve.api.errors import ImageError, ShedError
+from bitedge.serve.inference.batcher import Batcher, batch_limit
+from bitedge.serve.inference.job import Answer, BatchReport, Job
+from bitedge.serve.inference.preprocessing import ImageLimits
+from bitedge.serve.models.backends import ServedModel, load_model
 
 
 class Held:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from bitedge.serve.config import ServeConfig
-from bitedge.serve.errors import ServeError
+from bitedge.serve.api.errors import ServeError
+from bitedge.serve.settings import ServeConfig
 
 
 def test_it_binds_to_this_machine_and_is_open_to_nobody_by_default() -> None:

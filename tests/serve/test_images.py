@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from bitedge.serve.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
-from bitedge.serve.images import ImageLimits, Preprocessing, TimedFile, load_image, open_image, prepare
+from bitedge.serve.api.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
+from bitedge.serve.inference.preprocessing import ImageLimits, Preprocessing, TimedFile, load_image, open_image, prepare
 
 SQUARE = {"size": [32, 32], "resize": None, "interpolation": "bilinear", "scale": [1, 1, 1], "offset": [0, 0, 0]}
 
@@ -194,6 +194,6 @@ def test_preprocessing_that_makes_no_sense_is_refused(preprocessing: dict[str, A
 
 
 def test_the_decoder_needs_neither_the_web_framework_nor_torch() -> None:
-    code = "import sys, bitedge.serve.images; print(*sys.modules)"
+    code = "import sys, bitedge.serve.inference.preprocessing; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()
     assert not {"fastapi", "starlette", "torch", "tensorflow"} & set(loaded)

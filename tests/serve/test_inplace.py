@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 from starlette.testclient import TestClient
 from tests.serve.pictures import encoded, pixels, png
 
-from bitedge.serve.backends import ServedModel, load_model
-from bitedge.serve.errors import ImageError, ShedError
-from bitedge.serve.images import ImageLimits
+from bitedge.serve.api.errors import ImageError, ShedError
+from bitedge.serve.inference.job import Answer, BatchReport, Job
+from bitedge.serve.inference.preprocessing import ImageLimits
 from bitedge.serve.inplace import DECODE_SECONDS, GATHER_SECONDS, InPlace
-from bitedge.serve.jobs import Answer, BatchReport, Job
+from bitedge.serve.models.backends import ServedModel, load_model
 
 QUICK = 1.0  # seconds: whatever the machine is busy with, the networks of these tests are faster
 

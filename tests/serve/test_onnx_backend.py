@@ -13,8 +13,8 @@ from starlette.testclient import TestClient
 from tests.serve.conftest import export_network
 from tests.serve.pictures import pixels, png
 
-from bitedge.serve.backends import load_model
-from bitedge.serve.errors import ModelFaultError
+from bitedge.serve.api.errors import ModelFaultError
+from bitedge.serve.models.backends import load_model
 
 ARTIFACTS = {"core": "model.gguf", "float": "model.onnx", "integer": "model.int8.onnx"}
 

@@ -12,7 +12,7 @@ import pytest
 from starlette.testclient import TestClient
 from tests.serve.running_server import RunningServer
 
-from bitedge.serve.auth import new_key
+from bitedge.serve.security.keys import new_key
 
 HERE = Path(__file__).parent
 

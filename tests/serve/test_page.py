@@ -14,7 +14,7 @@ from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer
 
 from bitedge.runtime.box import MODELS
-from bitedge.serve.auth import new_key
+from bitedge.serve.security.keys import new_key
 
 ROOT = Path(__file__).resolve().parents[2]
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"

@@ -234,7 +234,7 @@ def test_the_log_has_request_ids_and_no_image_data(start_server: Start) -> None:
 
 
 def test_workers_that_cannot_start_end_the_service(start_server: Start, tmp_path: Path) -> None:
-    from bitedge.serve.auth import new_key
+    from bitedge.serve.security.keys import new_key
 
     keys = tmp_path / "keys"
     keys.write_text(new_key("anybody")[1])

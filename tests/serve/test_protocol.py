@@ -9,8 +9,8 @@ import pytest
 from tests.serve.pictures import png
 from tests.serve.running_server import RunningServer
 
-from bitedge.serve.headers import SECURITY_BLOCK, SECURITY_HEADERS
 from bitedge.serve.protocol import HeldTransport
+from bitedge.serve.security.headers import SECURITY_BLOCK, SECURITY_HEADERS
 
 STATUS, REST = b"HTTP/1.1 200 OK\r\n", b"content-length: 5\r\n\r\n"
 HEAD = STATUS + REST

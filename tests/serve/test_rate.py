@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from bitedge.serve.rate import ServiceRate
+from bitedge.serve.inference.throughput import ServiceRate
 
 
 def test_the_rate_is_that_of_all_threads() -> None:

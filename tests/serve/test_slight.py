@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image, PngImagePlugin
 from tests.serve.pictures import encoded, pixels, png
 
-from bitedge.serve.errors import ServeError
-from bitedge.serve.images import ImageLimits, Preprocessing, load_image
+from bitedge.serve.api.errors import ServeError
+from bitedge.serve.inference.preprocessing import ImageLimits, Preprocessing, load_image
 from bitedge.serve.slight import MOST_BYTES, read_slight
 
 LIMITS = ImageLimits()

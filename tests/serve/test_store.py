@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bitedge.serve.errors import ServeError, UnknownModelError
-from bitedge.serve.repository import scan, scan_all
-from bitedge.serve.store import Event, ModelStore
+from bitedge.serve.api.errors import ServeError, UnknownModelError
+from bitedge.serve.models.registry import Event, ModelStore
+from bitedge.serve.models.repository import scan, scan_all
 
 Pair = tuple[Path, Path]
 

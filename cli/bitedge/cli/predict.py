@@ -65,8 +65,8 @@ def load_pixels(path: Path, model: Model) -> np.ndarray[Any, Any]:
         return load_array(path, model)
     if model.preprocessing is None or model.input_kind != "uint8":
         raise CommandError(f"{path}: the model does not say how to prepare an image; give its input as a .npy array")
-    from bitedge.serve.errors import ServeError
-    from bitedge.serve.images import load_image
+    from bitedge.serve.api.errors import ServeError
+    from bitedge.serve.inference.preprocessing import load_image
 
     try:
         return load_image(path, model.preprocessing)

@@ -40,7 +40,7 @@ NUMBERS: tuple[tuple[str, type, str], ...] = (
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """One option for each field of the configuration."""
-    from bitedge.serve.config import ServeConfig
+    from bitedge.serve.settings import ServeConfig
 
     defaults = {field.name: field.default for field in dataclasses.fields(ServeConfig)}
     parser.add_argument("models", type=Path, nargs="*", metavar="DIR", help="models to serve")
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def config_of(args: argparse.Namespace) -> Any:
     """The configuration that the options describe."""
-    from bitedge.serve.config import ServeConfig
+    from bitedge.serve.settings import ServeConfig
 
     names = {field.name for field in dataclasses.fields(ServeConfig)} & vars(args).keys()
     return ServeConfig(**{name: getattr(args, name) for name in names - {"models"}}, models=tuple(args.models))
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
     """Serve until a signal, or make a key."""
     if args.new_key is not None:
         from bitedge.cli.output import emit
-        from bitedge.serve.auth import new_key
+        from bitedge.serve.security.keys import new_key
 
         secret, line = new_key(args.new_key)
         emit(args, {"key": secret, "line": line}, f"key (keep it secret): {secret}\nline for --keys-file: {line}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bitedge.serve.errors import ForbiddenError
+from bitedge.serve.api.errors import ForbiddenError
 
 if TYPE_CHECKING:
     from bitedge.serve.service import Service

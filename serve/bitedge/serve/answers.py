@@ -13,8 +13,8 @@ from typing import Any
 
 from starlette.responses import Response
 
-from bitedge.serve.backends import ServedModel
-from bitedge.serve.jobs import Answer
+from bitedge.serve.inference.job import Answer
+from bitedge.serve.models.backends import ServedModel
 
 TOP_K = 5  # classes that an answer names, unless the request says how many
 JSON = (b"content-type", b"application/json")

@@ -12,15 +12,16 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from bitedge.serve import classify, inference, openapi, operations
+from bitedge.serve import openapi
 from bitedge.serve.access import closed_scopes
 from bitedge.serve.answers import json_response
-from bitedge.serve.config import ServeConfig
-from bitedge.serve.errors import ServeError
+from bitedge.serve.api import classify, health, oip
+from bitedge.serve.api.errors import ServeError
 from bitedge.serve.gate import Gate, error_headers, internal_message
-from bitedge.serve.images import warm_up
+from bitedge.serve.inference.preprocessing import warm_up
+from bitedge.serve.models.registry import Event, ModelStore
 from bitedge.serve.service import Service
-from bitedge.serve.store import Event, ModelStore
+from bitedge.serve.settings import ServeConfig
 
 log = logging.getLogger("bitedge.serve")
 
@@ -65,9 +66,9 @@ def create_app(config: ServeConfig, store: ModelStore | None = None) -> Gate:
     app.add_exception_handler(Exception, internal_error)
     for router in (
         classifying,
-        inference.routes(service),
-        operations.routes(service),
-        operations.page_routes(service),
+        oip.routes(service),
+        health.routes(service),
+        health.page_routes(service),
     ):
         app.include_router(router)
     app.openapi = lambda: openapi.complete(app, closed=closed_scopes(service))  # type: ignore[method-assign]

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 from starlette.types import Scope
 
 from bitedge.serve.answers import TOP_K, classification
-from bitedge.serve.errors import ServeError
-from bitedge.serve.forms import RAW_TYPES
-from bitedge.serve.jobs import Answer, Job
+from bitedge.serve.api.errors import ServeError
+from bitedge.serve.api.forms import RAW_TYPES
+from bitedge.serve.inference.job import Answer, Job
 
 if TYPE_CHECKING:
     from bitedge.serve.gate import Gate, Passage

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bitedge.serve.errors import ServeError
-from bitedge.serve.store import ModelStore
+from bitedge.serve.api.errors import ServeError
+from bitedge.serve.models.registry import ModelStore
 
 log = logging.getLogger("bitedge.serve")
 

@@ -22,8 +22,8 @@ import time
 from dataclasses import dataclass, field
 
 from bitedge.serve.adopter import HANDED, LOST, NO_MORE, NUMBER, READY
-from bitedge.serve.headers import SECURITY_BLOCK
 from bitedge.serve.journal import Standing, create_journal, standing
+from bitedge.serve.security.headers import SECURITY_BLOCK
 from bitedge.serve.tcpcount import queued, tcp_count
 
 log = logging.getLogger("bitedge.serve.supervisor")

@@ -20,10 +20,10 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from bitedge.serve.access import check_admin, closed_scopes, presented_key, scope_of
+from bitedge.serve.api.errors import ServeError
 from bitedge.serve.atonce import Connection, classify_at_once
-from bitedge.serve.auth import authorize
-from bitedge.serve.errors import ServeError
-from bitedge.serve.headers import EXTENSION, SECURITY_HEADERS
+from bitedge.serve.security.headers import EXTENSION, SECURITY_HEADERS
+from bitedge.serve.security.keys import authorize
 from bitedge.serve.service import ClientGoneError, Service, too_large
 
 access_log = logging.getLogger("bitedge.serve.access")

@@ -19,8 +19,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from bitedge.serve.images import ImageLimits
-from bitedge.serve.jobs import (
+from bitedge.serve.inference.job import (
     Answer,
     BatchReport,
     Contexts,
@@ -31,6 +30,7 @@ from bitedge.serve.jobs import (
     run_group,
     too_late,
 )
+from bitedge.serve.inference.preprocessing import ImageLimits
 from bitedge.serve.slight import read_slight
 
 GATHER_SECONDS = 0.01

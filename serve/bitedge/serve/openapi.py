@@ -7,8 +7,8 @@ from typing import Any
 from fastapi import FastAPI
 
 from bitedge.serve.access import scope_of
-from bitedge.serve.images import MEDIA_TYPES
-from bitedge.serve.schemas import Error
+from bitedge.serve.api.schemas import Error
+from bitedge.serve.inference.preprocessing import MEDIA_TYPES
 
 DESCRIPTIONS = {
     400: "The request is wrong; the message says how.",

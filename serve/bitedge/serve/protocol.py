@@ -13,7 +13,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from bitedge.serve.headers import EXTENSION, SECURITY_BLOCK
+from bitedge.serve.security.headers import EXTENSION, SECURITY_BLOCK
 
 AT_ONCE = "/v1/classify"  # whose requests the application may take at once
 

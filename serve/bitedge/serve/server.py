@@ -16,15 +16,15 @@ from uvicorn.config import STARTUP_FAILURE
 
 from bitedge.serve.acceptor import Acceptor
 from bitedge.serve.adopter import Adopter
+from bitedge.serve.api.errors import ServeError
 from bitedge.serve.app import create_app
-from bitedge.serve.auth import load_keys
-from bitedge.serve.config import ServeConfig
-from bitedge.serve.errors import ServeError
 from bitedge.serve.journaled import JournaledAnswers
-from bitedge.serve.logs import logging_config
+from bitedge.serve.models.registry import ModelStore
+from bitedge.serve.observability.logging import logging_config
 from bitedge.serve.protocol import WholeAnswers
+from bitedge.serve.security.keys import load_keys
 from bitedge.serve.service import Service
-from bitedge.serve.store import ModelStore
+from bitedge.serve.settings import ServeConfig
 
 log = logging.getLogger("bitedge.serve")
 

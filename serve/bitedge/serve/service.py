@@ -9,17 +9,17 @@ from typing import Any
 
 from starlette.requests import Request
 
-from bitedge.serve.auth import Key, RateLimiter, load_keys
-from bitedge.serve.backends import ServedModel
-from bitedge.serve.batching import Batcher
-from bitedge.serve.config import ServeConfig
+from bitedge.serve.api.errors import BodyTimeoutError, BodyTooLargeError, ServeError
 from bitedge.serve.control import Control
-from bitedge.serve.errors import BodyTimeoutError, BodyTooLargeError, ServeError
+from bitedge.serve.inference.batcher import Batcher
+from bitedge.serve.inference.job import Answer, Job
 from bitedge.serve.inplace import InPlace
-from bitedge.serve.jobs import Answer, Job
-from bitedge.serve.metrics import Metrics
+from bitedge.serve.models.backends import ServedModel
+from bitedge.serve.models.registry import ModelStore
+from bitedge.serve.observability.metrics import Metrics
 from bitedge.serve.patience import Patience
-from bitedge.serve.store import ModelStore
+from bitedge.serve.security.keys import Key, RateLimiter, load_keys
+from bitedge.serve.settings import ServeConfig
 
 WATCH_AFTER = 0.02  # seconds; a request that is answered sooner needs nobody to watch its connection
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bitedge.serve.images import ImageLimits, Preprocessing, fit_pixels, load_image, to_mode
+from bitedge.serve.inference.preprocessing import ImageLimits, Preprocessing, fit_pixels, load_image, to_mode
 
 MOST_BYTES: Final = 8192
 MOST_PIXELS: Final = 64 * 64

@@ -21,9 +21,9 @@ from pathlib import Path
 
 from prometheus_client.multiprocess import mark_process_dead
 
-from bitedge.serve.config import ServeConfig
 from bitedge.serve.custody import Custody
-from bitedge.serve.logs import logging_config
+from bitedge.serve.observability.logging import logging_config
+from bitedge.serve.settings import ServeConfig
 from bitedge.serve.tcpcount import kernel_counts
 
 log = logging.getLogger("bitedge.serve.supervisor")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import socket
 import sys
 
-from bitedge.serve.config import ServeConfig
 from bitedge.serve.server import run_worker
+from bitedge.serve.settings import ServeConfig
 
 
 def main(descriptor: str, config: str) -> int:

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits as read_scans
 
-from bitedge.serve.images import load_image
+from bitedge.serve.inference.preprocessing import load_image
 from bitedge.train.data import DATASETS, load_dataset, load_digits
 from bitedge.train.errors import TrainError
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from PIL import Image
 
-from bitedge.serve.images import load_image
+from bitedge.serve.inference.preprocessing import load_image
 from bitedge.train.data.preprocessing import Normalizer, fit_image, make_preprocessing, normalization_terms
 from bitedge.train.errors import TrainError
 

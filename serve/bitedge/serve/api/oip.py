@@ -9,16 +9,17 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request, Response
 
-from bitedge.serve import openapi, schemas
+from bitedge.serve import openapi
 from bitedge.serve.answers import json_response
-from bitedge.serve.backends import ServedModel
-from bitedge.serve.classify import NAME, VERSION
-from bitedge.serve.errors import ServeError
+from bitedge.serve.api import schemas
+from bitedge.serve.api.classify import NAME, VERSION
+from bitedge.serve.api.errors import ServeError
+from bitedge.serve.api.health import is_ready
+from bitedge.serve.api.tensors import decompress, parse, respond
 from bitedge.serve.gate import Passage
-from bitedge.serve.jobs import Job
-from bitedge.serve.operations import is_ready
+from bitedge.serve.inference.job import Job
+from bitedge.serve.models.backends import ServedModel
 from bitedge.serve.service import Service
-from bitedge.serve.tensors import decompress, parse, respond
 
 EXTENSIONS = ["binary_tensor_data", "classification", "statistics", "model_repository", "model_configuration"]
 LARGE_BODY = 1 << 16  # bytes of JSON that are parsed off the event loop

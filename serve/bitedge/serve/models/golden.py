@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.runtime.golden import golden_images
-from bitedge.serve.errors import ModelFaultError
+from bitedge.serve.api.errors import ModelFaultError
 
 TOLERANCE = 1e-3
 

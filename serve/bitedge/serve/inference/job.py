@@ -10,8 +10,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from bitedge.serve.backends import Runner, ServedModel
-from bitedge.serve.errors import ShedError
+from bitedge.serve.api.errors import ShedError
+from bitedge.serve.models.backends import Runner, ServedModel
 from bitedge.serve.slight import SlightImage
 
 

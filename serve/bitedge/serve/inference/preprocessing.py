@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from bitedge.serve.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
+from bitedge.serve.api.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "BMP")
 MEDIA_TYPES: Final = ("image/jpeg", "image/png", "image/webp", "image/bmp")

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from bitedge.serve.errors import ServeError
-from bitedge.serve.images import ImageLimits
-from bitedge.serve.repository import NAME
-from bitedge.serve.store import ModelStore
+from bitedge.serve.api.errors import ServeError
+from bitedge.serve.inference.preprocessing import ImageLimits
+from bitedge.serve.models.registry import ModelStore
+from bitedge.serve.models.repository import NAME
 
 Access = Literal["off", "key", "open"]
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
-from bitedge.serve.backends import ServedModel, load_model
-from bitedge.serve.errors import ServeError, UnknownModelError
-from bitedge.serve.repository import Candidate, scan_all
+from bitedge.serve.api.errors import ServeError, UnknownModelError
+from bitedge.serve.models.backends import ServedModel, load_model
+from bitedge.serve.models.repository import Candidate, scan_all
 
 MISSES_BEFORE_REMOVAL = 2  # a folder that is being replaced may be gone for a moment
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitedge.serve.errors import ForbiddenError, RateLimitedError, ServeError, UnauthorizedError
+from bitedge.serve.api.errors import ForbiddenError, RateLimitedError, ServeError, UnauthorizedError
 
 SCOPES = ("infer", "metrics", "admin")
 MAX_CALLERS = 10_000  # buckets that are remembered; the least recently seen one makes room

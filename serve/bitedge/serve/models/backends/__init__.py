@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitedge.serve.errors import ModelFaultError
-from bitedge.serve.golden import check_golden
-from bitedge.serve.images import Preprocessing
+from bitedge.serve.api.errors import ModelFaultError
+from bitedge.serve.inference.preprocessing import Preprocessing
+from bitedge.serve.models.golden import check_golden
 
 Runner = Callable[[NDArray[Any]], NDArray[np.float32]]
 

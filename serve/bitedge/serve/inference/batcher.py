@@ -21,9 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from bitedge.serve.errors import ServeError, ShedError
-from bitedge.serve.images import ImageLimits, open_image, prepare
-from bitedge.serve.jobs import (
+from bitedge.serve.api.errors import ServeError, ShedError
+from bitedge.serve.inference.job import (
     Answer,
     BatchReport,
     Contexts,
@@ -34,7 +33,8 @@ from bitedge.serve.jobs import (
     run_group,
     too_late,
 )
-from bitedge.serve.rate import ServiceRate
+from bitedge.serve.inference.preprocessing import ImageLimits, open_image, prepare
+from bitedge.serve.inference.throughput import ServiceRate
 
 BATCH_SECONDS = 0.05  # a batch should not take longer
 HEADROOM = 0.5  # of its deadline that a request may expect to wait: rates change, and the rest is for the work itself

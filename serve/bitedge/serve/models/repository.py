@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitedge.serve.errors import ServeError
+from bitedge.serve.api.errors import ServeError
 
 SUFFIXES = (".gguf", ".onnx")  # the first one found in a folder is served
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,127}")

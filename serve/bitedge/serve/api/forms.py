@@ -9,8 +9,8 @@ from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
-from bitedge.serve.errors import ImageError, MediaTypeError, ServeError
-from bitedge.serve.images import MEDIA_TYPES
+from bitedge.serve.api.errors import ImageError, MediaTypeError, ServeError
+from bitedge.serve.inference.preprocessing import MEDIA_TYPES
 from bitedge.serve.service import Service
 
 if TYPE_CHECKING:

@@ -9,15 +9,15 @@ from fastapi import APIRouter, Path, Query, Request, Response
 from PIL import Image
 
 from bitedge.serve.answers import TOP_K, JsonAnswer, batch_item, classification, json_response
-from bitedge.serve.backends import ServedModel
-from bitedge.serve.errors import ServeError, ShedError
-from bitedge.serve.forms import read_images
+from bitedge.serve.api.errors import ServeError, ShedError
+from bitedge.serve.api.forms import read_images
+from bitedge.serve.api.schemas import BatchClassification, Classification, ModelCard, ModelList
 from bitedge.serve.gate import Direct, Passage
-from bitedge.serve.images import ImageLimits, load_image
+from bitedge.serve.inference.preprocessing import ImageLimits, load_image
+from bitedge.serve.models.backends import ServedModel
+from bitedge.serve.models.registry import Entry
 from bitedge.serve.openapi import errors, images_body
-from bitedge.serve.schemas import BatchClassification, Classification, ModelCard, ModelList
 from bitedge.serve.service import Service
-from bitedge.serve.store import Entry
 
 NAME = r"^[A-Za-z0-9_][A-Za-z0-9._-]*$"
 VERSION = r"^[1-9][0-9]{0,17}$"

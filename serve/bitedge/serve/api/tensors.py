@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from bitedge.serve.backends import ServedModel
-from bitedge.serve.errors import BodyTooLargeError, MediaTypeError, ServeError
-from bitedge.serve.schemas import InferRequest, RequestInput, RequestOutput
+from bitedge.serve.api.errors import BodyTooLargeError, MediaTypeError, ServeError
+from bitedge.serve.api.schemas import InferRequest, RequestInput, RequestOutput
+from bitedge.serve.models.backends import ServedModel
 
 DTYPES: dict[str, np.dtype[Any]] = {"UINT8": np.dtype("u1"), "FP32": np.dtype("<f4")}
 WINDOW_BITS = {"gzip": 31, "deflate": 15}

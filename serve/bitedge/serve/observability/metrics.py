@@ -16,8 +16,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 
-from bitedge.serve.jobs import BatchReport
-from bitedge.serve.store import Entry, Event
+from bitedge.serve.inference.job import BatchReport
+from bitedge.serve.models.registry import Entry, Event
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 FAST = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)

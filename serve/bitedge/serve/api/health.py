@@ -7,10 +7,10 @@ from importlib import resources
 from fastapi import APIRouter, Response
 
 from bitedge.serve.answers import json_response
-from bitedge.serve.errors import ForbiddenError, UnknownModelError
-from bitedge.serve.metrics import CONTENT_TYPE
+from bitedge.serve.api.errors import ForbiddenError, UnknownModelError
+from bitedge.serve.api.schemas import Health
+from bitedge.serve.observability.metrics import CONTENT_TYPE
 from bitedge.serve.openapi import errors
-from bitedge.serve.schemas import Health
 from bitedge.serve.service import Service
 
 STATIC_TYPES = {

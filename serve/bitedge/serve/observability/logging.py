@@ -40,7 +40,7 @@ def logging_config(level: str = "INFO") -> dict[str, Any]:
     return {
         "version": 1,
         "disable_existing_loggers": False,
-        "formatters": {"json": {"()": "bitedge.serve.logs.JsonFormatter"}},
+        "formatters": {"json": {"()": "bitedge.serve.observability.logging.JsonFormatter"}},
         "handlers": {"stderr": handler},
         "loggers": {
             "bitedge": {"handlers": ["stderr"], "level": level, "propagate": False},

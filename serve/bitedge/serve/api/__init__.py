@@ -1,0 +1,1 @@
+"""HTTP and gRPC routes, their schemas and errors."""

@@ -1,0 +1,1 @@
+"""Decoding images, queueing and running batches."""

@@ -1,0 +1,1 @@
+"""Finding, checking, loading and replacing models."""

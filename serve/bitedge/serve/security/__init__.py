@@ -1,0 +1,1 @@
+"""API keys, rate limits, resource limits and response headers."""
