@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(shell find runtime/CMakeLists.txt runtime/include runtime/src runtime/kernels runtime/tools -type f)
+NATIVE := $(shell find runtime/CMakeLists.txt runtime/include runtime/src runtime/testing runtime/tools -type f)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 JOBS ?= 2
 

@@ -7,7 +7,7 @@
  *
  *     cc classify.c -I../include -L<folder of libbitedge.so> -lbitedge -o classify
  */
-#include <bitedge.h>
+#include <bitedge/bitedge.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -6,14 +6,14 @@
 #include <cstdlib>
 #include <vector>
 
-#include "../kernels/kernels.h"
-#include "../kernels/table.h"
-#include "context.h"
-#include "error.h"
-#include "golden.h"
-#include "infer.h"
-#include "json.h"
-#include "model.h"
+#include "api/golden.h"
+#include "api/model.h"
+#include "base/error.h"
+#include "base/json.h"
+#include "graph/infer.h"
+#include "kernels/kernels.h"
+#include "kernels/table.h"
+#include "run/context.h"
 
 namespace {
 

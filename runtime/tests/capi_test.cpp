@@ -1,7 +1,7 @@
 #include <cstring>
 #include <thread>
 
-#include "bitedge.h"
+#include "bitedge/bitedge.h"
 #include "check.h"
 #include "files.h"
 

@@ -1,15 +1,15 @@
-#include "golden.h"
+#include "api/golden.h"
 
 #include <cstring>
 #include <map>
 #include <string>
 
-#include "../kernels/kernels.h"
-#include "../kernels/table.h"
+#include "api/model.h"
 #include "check.h"
-#include "context.h"
 #include "files.h"
-#include "model.h"
+#include "kernels/kernels.h"
+#include "kernels/table.h"
+#include "run/context.h"
 
 using bitedge::Kind;
 using bitedge::Model;

@@ -1,17 +1,17 @@
 // Every set of kernels that this machine has, against the scalar reference, bit for bit: integers and epilogues, and
 // float convolutions too, since their order of summation is fixed. Sizes are grouped by the reason for which they could
 // fail.
-#include "../kernels/kernels.h"
+#include "kernels/kernels.h"
 
 #include <cmath>
 #include <cstdlib>
 #include <map>
 #include <set>
 
-#include "../kernels/table.h"
+#include "base/cpu.h"
 #include "check.h"
-#include "cpu.h"
-#include "random_node.h"
+#include "kernels/table.h"
+#include "testing/random_node.h"
 
 using namespace bitedge;
 using namespace bitedge::testing;

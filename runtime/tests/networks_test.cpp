@@ -6,13 +6,13 @@
 #include <iterator>
 #include <map>
 
-#include "../kernels/kernels.h"
-#include "../kernels/scalar.h"
-#include "../kernels/table.h"
-#include "../tools/random_network.h"
 #include "check.h"
-#include "context.h"
-#include "program.h"
+#include "kernels/kernels.h"
+#include "kernels/scalar.h"
+#include "kernels/table.h"
+#include "plan/program.h"
+#include "run/context.h"
+#include "testing/random_network.h"
 
 using namespace bitedge;
 

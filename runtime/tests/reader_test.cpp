@@ -1,11 +1,11 @@
-#include "reader.h"
+#include "graph/reader.h"
 
 #include <cstring>
 
-#include "blob.h"
 #include "check.h"
+#include "file/blob.h"
 #include "files.h"
-#include "infer.h"
+#include "graph/infer.h"
 
 using bitedge::Blob;
 using bitedge::Error;

@@ -1,9 +1,9 @@
-#include "sha256.h"
+#include "base/sha256.h"
 
 #include <algorithm>
 
+#include "base/sha256_compress.h"
 #include "check.h"
-#include "sha256_compress.h"
 
 using bitedge::Sha256;
 

@@ -3,12 +3,12 @@
 #include <cstring>
 #include <thread>
 
-#include "bitedge.h"
+#include "api/golden.h"
+#include "api/model.h"
+#include "bitedge/bitedge.h"
 #include "check.h"
-#include "context.h"
 #include "files.h"
-#include "golden.h"
-#include "model.h"
+#include "run/context.h"
 
 using bitedge::Context;
 using bitedge::Model;

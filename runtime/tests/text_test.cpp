@@ -1,7 +1,7 @@
-#include "text.h"
+#include "base/text.h"
 
+#include "base/json.h"
 #include "check.h"
-#include "json.h"
 
 using bitedge::is_json_object;
 using bitedge::valid_utf8;

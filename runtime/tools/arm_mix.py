@@ -1,6 +1,6 @@
 """Count the instructions of the binary kernels' inner loops in a cross-built core, and run llvm-mca over them.
 
-    python runtime/tools/arm_mix.py build/arm/CMakeFiles/bitedge_core.dir/kernels
+    python runtime/tools/arm_mix.py build/arm/CMakeFiles/bitedge_core.dir/src/kernels
 
 A loop is the innermost one that counts bits. Products per vector operation count every instruction that takes a vector
 pipe: logic, counts, sums and broadcasts, but not loads.

@@ -1,6 +1,6 @@
 #include "bare_loop.h"
 
-#include "src/cpu.h"
+#include "base/cpu.h"
 
 #if defined(__AVX512VPOPCNTDQ__)
 #include <immintrin.h>

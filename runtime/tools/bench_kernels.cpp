@@ -7,12 +7,12 @@
 #include <memory>
 #include <random>
 
+#include "base/json.h"
 #include "host.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
 #include "limit.h"
-#include "src/json.h"
-#include "tests/random_node.h"
+#include "testing/random_node.h"
 
 namespace bitedge {
 namespace {

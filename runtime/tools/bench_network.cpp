@@ -9,16 +9,16 @@
 #include <memory>
 #include <numeric>
 
+#include "api/golden.h"
+#include "api/model.h"
+#include "base/error.h"
+#include "base/text.h"
+#include "graph/infer.h"
 #include "host.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
 #include "limit.h"
-#include "src/context.h"
-#include "src/error.h"
-#include "src/golden.h"
-#include "src/infer.h"
-#include "src/model.h"
-#include "src/text.h"
+#include "run/context.h"
 
 namespace bitedge {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "random_network.h"
+#include "testing/random_network.h"
 
 namespace bitedge {
 

@@ -6,10 +6,10 @@
 #include <fstream>
 #include <thread>
 
+#include "base/cpu.h"
+#include "base/text.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
-#include "src/cpu.h"
-#include "src/text.h"
 
 #if defined(__linux__)
 #include <sched.h>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "src/json.h"
+#include "base/json.h"
 
 namespace bitedge {
 

@@ -5,8 +5,8 @@
 #include <random>
 
 #include "bare_loop.h"
-#include "src/aligned.h"
-#include "src/error.h"
+#include "base/aligned.h"
+#include "base/error.h"
 
 namespace bitedge {
 

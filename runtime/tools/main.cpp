@@ -5,12 +5,12 @@
 #include <limits>
 #include <string>
 
+#include "base/error.h"
+#include "base/text.h"
 #include "bench_kernels.h"
 #include "bench_network.h"
 #include "host.h"
 #include "network_report.h"
-#include "src/error.h"
-#include "src/text.h"
 
 namespace bitedge {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-#include "src/json.h"
+#include "base/json.h"
 
 namespace bitedge {
 namespace {

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class Status(IntEnum):
-    """The codes of the C API; include/bitedge.h documents each."""
+    """The codes of the C API; include/bitedge/bitedge.h documents each."""
 
     OK = 0
     ARGUMENT = 1

@@ -1,0 +1,21 @@
+# The kernels of bitedge_core. One instruction set per file, and the flags that it needs on that file alone; the rest of
+# the core is compiled for the architecture's baseline.
+function(bitedge_kernel file)
+  target_sources(bitedge_core PRIVATE src/kernels/${file})
+  set_source_files_properties(src/kernels/${file} PROPERTIES COMPILE_OPTIONS "-O3;${ARGN}")
+endfunction()
+
+target_sources(bitedge_core PRIVATE src/kernels/scalar.cpp src/kernels/table.cpp)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  set(BITEDGE_AVX512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # its own intrinsics read a variable that they leave undefined on purpose
+    list(APPEND BITEDGE_AVX512 -Wno-uninitialized -Wno-maybe-uninitialized)
+  endif()
+  bitedge_kernel(avx2.cpp -mavx2 -mfma -mf16c)
+  bitedge_kernel(avx512.cpp ${BITEDGE_AVX512})
+  bitedge_kernel(avx512vpopcntdq.cpp ${BITEDGE_AVX512} -mavx512vpopcntdq -mavx512vnni)
+  bitedge_kernel(avx512vpopcntdq_half.cpp ${BITEDGE_AVX512} -mavx512vpopcntdq)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+  bitedge_kernel(neon.cpp)
+  bitedge_kernel(neondot.cpp -march=armv8.2-a+dotprod)
+endif()

@@ -1,0 +1,13 @@
+// Float convolution, dense layers included.
+#pragma once
+
+#include <memory>
+
+#include "layers/layer.h"
+
+namespace bitedge {
+
+// Null when the kernel cannot take this node: it then runs by the reference.
+std::unique_ptr<const Layer> make_float_layer(const Graph& graph, const Node& node, const KernelSet& kernels);
+
+}  // namespace bitedge

@@ -1,0 +1,128 @@
+#include "run/context.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace bitedge {
+namespace {
+
+// Images run through the network together only while their values stay in this much memory, which is about what a
+// core's share of the caches holds. Weights are read once per chunk, so dense layers gain from more than one.
+constexpr size_t kChunkBytes = size_t(4) << 20;
+constexpr size_t kChunkImages = 16;
+
+size_t value_bytes(const Value& value) {
+  const size_t pixel = value.kind == Kind::kBits    ? value.shape.words() * sizeof(uint64_t)
+                       : value.kind == Kind::kFloat ? size_t(value.shape.channels) * sizeof(float)
+                                                    : size_t(value.shape.channels);
+  return value.shape.pixels() * pixel;
+}
+
+}  // namespace
+
+Context::Context(const Program& program, int threads, bool keep_values)
+    : program_(program), keep_values_(keep_values), pool_(threads) {}
+
+// Block i is value i; block values + t is the scratch of step t. A value lives from the step that makes it to the last
+// one that reads it; the answer until the end. Scratch lives for its step only. A sum takes the place of its residual
+// when nobody needs that any more: each element is read before it is written, and half the memory moves.
+void Context::plan(size_t images) {
+  const Graph& graph = program_.graph();
+  const std::vector<Step>& steps = program_.steps(keep_values_);
+  const int32_t end = int32_t(steps.size());
+  const size_t values = graph.values.size();
+  std::vector<Life> lives(values + steps.size());
+  for (int32_t t = 0; t < end; t++) {
+    const Step& step = steps[size_t(t)];
+    for (const int32_t v : {step.first, step.second}) {
+      if (v >= 0) lives[size_t(v)] = {value_bytes(graph.values[size_t(v)]) * images, t, keep_values_ ? end : t};
+    }
+    for (const int32_t v : {step.input, step.residual}) {
+      if (v >= 0) lives[size_t(v)].last = std::max(lives[size_t(v)].last, t);
+    }
+    lives[values + size_t(t)] = {step.layer->scratch_bytes(images, pool_.size()), t, t};
+  }
+  lives[size_t(graph.output)].last = end;
+
+  std::vector<size_t> home(values);  // the value whose block it is
+  std::iota(home.begin(), home.end(), size_t(0));
+  for (int32_t t = 0; t < end; t++) {
+    const Step& step = steps[size_t(t)];
+    if (step.residual <= 0 || step.residual == step.input || lives[size_t(step.residual)].last != t) continue;
+    const size_t residual = size_t(step.residual), sum = size_t(step.first);
+    if (graph.values[residual].kind != Kind::kFloat || graph.values[sum].kind != Kind::kFloat) continue;
+    home[sum] = home[residual];
+    lives[home[sum]].last = lives[sum].last;
+    lives[sum].bytes = 0;
+  }
+
+  size_t total = 0;
+  const std::vector<size_t> offsets = place(lives, &total);
+  arena_.reserve(total);
+  values_.resize(lives.size());
+  for (size_t i = 0; i < lives.size(); i++) values_[i] = arena_.data() + offsets[i < values ? home[i] : i];
+  planned_ = images;
+}
+
+void Context::run(const void* input, size_t batch, float* output) {
+  const Graph& graph = program_.graph();
+  if (batch == 0) throw Error(Status::kArgument, "expected at least one image, got a batch of 0");
+  if (keep_values_) {
+    if (planned_ != batch) plan(batch);
+  } else if (planned_ == 0) {
+    plan(1);
+  }
+  if (!keep_values_ && planned_ < std::min(batch, kChunkImages)) {
+    const size_t fit = std::max(size_t(1), kChunkBytes / std::max(arena_.bytes() / planned_, size_t(1)));
+    const size_t chunk = std::min({batch, kChunkImages, fit});
+    if (chunk > planned_) plan(chunk);
+  }
+  const size_t in = value_bytes(graph.values[0]), out = graph.values[size_t(graph.output)].shape.elements();
+  for (size_t done = 0; done < batch;) {
+    const size_t images = std::min(planned_, batch - done);
+    values_[0] = const_cast<unsigned char*>(static_cast<const unsigned char*>(input)) + done * in;
+    run_chunk(images);
+    std::memcpy(output + done * out, values_[size_t(graph.output)], images * out * sizeof(float));
+    done += images;
+  }
+}
+
+void Context::run_chunk(size_t images) {
+  const std::vector<Step>& steps = program_.steps(keep_values_);
+  const size_t scratch = program_.graph().values.size();
+  const auto value = [&](int32_t v) { return v < 0 ? nullptr : values_[size_t(v)]; };
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point before = profiling_ ? Clock::now() : Clock::time_point();
+  for (size_t t = 0; t < steps.size(); t++) {
+    Call call;
+    call.images = images;
+    call.input = value(steps[t].input);
+    call.residual = value(steps[t].residual);
+    call.first = value(steps[t].first);
+    call.second = value(steps[t].second);
+    call.scratch = values_[scratch + t];
+    if (images == 1) call.ahead = steps[t].ahead;
+    steps[t].layer->run(call, pool_);
+    if (profiling_) {
+      const Clock::time_point now = Clock::now();
+      nanoseconds_[steps[t].node] +=
+          uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(now - before).count());
+      before = now;
+    }
+  }
+}
+
+const void* Context::value(size_t index) const {
+  return keep_values_ && planned_ && index < program_.graph().values.size() ? values_[index] : nullptr;
+}
+
+void Context::set_profiling(bool on) {
+  profiling_ = on;
+  if (on) nanoseconds_.assign(program_.graph().nodes.size(), 0);
+}
+
+}  // namespace bitedge

@@ -1,0 +1,52 @@
+// One caller's place to run a program: arena, scratch, threads.
+//
+// A Context serves one caller at a time. Everything is planned and allocated when a batch size is first seen;
+// after that `run` neither allocates nor locks (but for the hand-off to its own threads).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/threads.h"
+#include "plan/arena.h"
+#include "plan/program.h"
+
+namespace bitedge {
+
+class Context {
+ public:
+  // `program` must outlive the context. With `keep_values`, every value of the last run stays readable.
+  Context(const Program& program, int threads, bool keep_values = false);
+
+  // `input` holds `batch` images, HWC, uint8 or float32 as value 0 says; `output` takes [batch, elements of the
+  // answer]. The answers do not depend on the number of threads, nor on what else is in the batch.
+  void run(const void* input, size_t batch, float* output);
+
+  // Value `index` of the last run, [batch, height, width, channels], bits packed into words; null unless
+  // `keep_values`, and before the first run. Value 0 is the caller's own input.
+  const void* value(size_t index) const;
+
+  // While on, node_nanoseconds() holds the wall time of each node, summed over the runs since it was turned on.
+  void set_profiling(bool on);
+  const std::vector<uint64_t>& node_nanoseconds() const { return nanoseconds_; }
+
+  int threads() const { return pool_.size(); }
+  size_t arena_bytes() const { return arena_.bytes(); }
+
+ private:
+  void plan(size_t batch);
+  void run_chunk(size_t images);
+
+  const Program& program_;
+  const bool keep_values_;
+  size_t planned_ = 0;  // images at a time that the arena has room for
+  bool profiling_ = false;
+  Arena arena_;
+  std::vector<void*> values_;
+  Pool pool_;
+  std::vector<uint64_t> nanoseconds_;
+};
+
+}  // namespace bitedge
