@@ -47,6 +47,7 @@ lint: setup
 	$(BIN)/ruff format --check
 	$(BIN)/mypy train export runtime/bitedge serve cli tests
 	$(BIN)/lint-imports
+	$(BIN)/python runtime/tools/check_includes.py
 	git ls-files '*.cpp' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run -Werror
 
 # Load on loopback only, bounded; needs wrk and h2load (Debian: wrk, nghttp2-client).

@@ -6,8 +6,8 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/view.h"
 #include "file/gguf.h"
-#include "graph/graph.h"
 
 namespace bitedge {
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "base/view.h"
+
 namespace bitedge {
 
 enum class Kind : uint8_t { kUint8, kFloat, kBits };
@@ -42,15 +44,6 @@ struct Window {
   int32_t pad_top = 0, pad_left = 0, pad_bottom = 0, pad_right = 0;
   int32_t dilation_h = 1, dilation_w = 1;
   int32_t groups = 1;
-};
-
-// A tensor inside the mapped file. `data` is aligned to 32 bytes and lives as long as the model.
-template <typename T>
-struct View {
-  const T* data = nullptr;
-  size_t size = 0;
-  explicit operator bool() const { return data != nullptr; }
-  const T& operator[](size_t i) const { return data[i]; }
 };
 
 enum class Activation : uint8_t { kNone, kRelu, kPrelu };
