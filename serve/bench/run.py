@@ -36,7 +36,7 @@ def prepare() -> tuple[Path, Path, Path]:
     from PIL import Image
 
     from bitedge.export import export
-    from bitedge.train.networks import BinaryNet
+    from bitedge.train.models import BinaryNet
 
     geometry: dict[str, Any] = {"size": [32, 32], "resize": None, "interpolation": "bilinear"}
     geometry |= {"scale": [2 / 256] * 3, "offset": [-255 / 256] * 3}

@@ -9,7 +9,7 @@ import pytest
 from tests.train.small_runs import SMALL
 
 from bitedge.cli.main import main
-from bitedge.train.recipe import list_recipes
+from bitedge.train.recipes.recipe import list_recipes
 
 CHANGES = [word for change in SMALL for word in ("--set", change)]
 

@@ -20,7 +20,7 @@ from PIL import Image
 from tests.docs.pages import PAGES, ROOT, commands
 
 from bitedge.train import load_run
-from bitedge.train.sweep import SWEEPS
+from bitedge.train.experiments.sweep import SWEEPS
 
 TINY = "--set data.limit=120 --set data.validation=80 --set network.arguments.width=4 --set execution.threads=1"
 NARROW = f"{TINY} --set epochs=1"

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
 
 GRID = {"scale": [2 / 256] * 3, "offset": [-255 / 256] * 3}
 OFF_GRID = {"scale": [1 / 58.4, 1 / 57.1, 1 / 57.4], "offset": [-2.1, -2.0, -1.8]}

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bitedge.export.tracing.capture import prepare
-from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
 
 GRID: dict[str, Any] = {
     "size": [32, 32],

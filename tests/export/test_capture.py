@@ -16,8 +16,8 @@ from bitedge.export import ExportError, capture, ops
 from bitedge.export.graph import Kind
 from bitedge.export.shapes import infer
 from bitedge.export.tracing.capture import trace
-from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm, make_real
-from bitedge.train.quantize import approx_sign, ste_sign
+from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm, make_real
+from bitedge.train.nn.quantize import approx_sign, ste_sign
 
 SHAPE = (4, 8, 8)
 IMAGES = np.random.default_rng(0).normal(0, 1, (3, 8, 8, 4)).astype(np.float32)

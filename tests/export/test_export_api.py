@@ -16,7 +16,7 @@ from bitedge.export import ExportError, export
 from bitedge.export.formats import FORMATS, choose
 from bitedge.export.tracing.capture import trace
 from bitedge.runtime import Model
-from bitedge.train.networks import BinaryNet
+from bitedge.train.models import BinaryNet
 
 LABELS = [f"class {number}" for number in range(10)]
 

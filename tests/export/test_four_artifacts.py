@@ -21,7 +21,7 @@ from bitedge.export import ExportError, export, lower, onnx_float, verify_artifa
 from bitedge.export.graph_file import save_graph
 from bitedge.export.tracing.capture import trace
 from bitedge.export.tracing.layers import torch_batch_norm
-from bitedge.train.networks import BinaryNet, BiRealNet18, XnorNet
+from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
 
 MB = 2**20
 FILES = ["model.gguf", "model.int8.onnx", "model.onnx", "model.tflite"]

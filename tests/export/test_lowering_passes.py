@@ -19,8 +19,8 @@ from bitedge.export.passes.pads import fold_pads
 from bitedge.export.passes.pixels import read_pixels
 from bitedge.export.shapes import infer
 from bitedge.export.tracing.capture import capture
-from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
-from bitedge.train.quantize import ste_sign
+from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+from bitedge.train.nn.quantize import ste_sign
 
 SHAPE = (4, 8, 8)
 IMAGES = np.random.default_rng(0).normal(0, 1, (4, 8, 8, 4)).astype(np.float32)

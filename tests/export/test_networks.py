@@ -18,7 +18,7 @@ from bitedge.export.golden import Golden
 from bitedge.export.tracing.capture import trace
 from bitedge.export.tracing.layers import torch_batch_norm
 from bitedge.export.verify import Verdict, verify_artifacts
-from bitedge.train.networks import BinaryNet, BiRealNet18, XnorNet
+from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
 
 SMALL_BIREAL = {"num_classes": 10, "width": 8, "image_size": 32, "stem_stride": 1, "stem_pool": False}
 SMALL_XNOR = {"num_classes": 10, "width": 12, "image_size": 32, "stem_stride": 1}

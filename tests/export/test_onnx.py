@@ -30,8 +30,8 @@ from bitedge.export.graph import Graph, Kind, Node, Value
 from bitedge.export.passes.half import halve_weights
 from bitedge.export.tracing.capture import trace
 from bitedge.export.tracing.layers import torch_batch_norm
-from bitedge.train.layers import BinaryConv2d
-from bitedge.train.networks import BinaryNet, BiRealNet18, XnorNet
+from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
+from bitedge.train.nn import BinaryConv2d
 
 EXAMPLES = int(os.environ.get("BITEDGE_EXAMPLES", "30"))
 WRITERS = [pytest.param(onnx_float, id="float"), pytest.param(onnx_int8, id="int8")]

@@ -28,7 +28,7 @@ from bitedge.export.tflite_check import LayerCheck, check, layer_checks, packed_
 from bitedge.export.tflite_padding import axes, extensions, keras_padding, touched
 from bitedge.export.tracing.capture import trace
 from bitedge.export.tracing.layers import torch_batch_norm
-from bitedge.train.networks import BinaryNet, BiRealNet18, XnorNet
+from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
 
 pytestmark = pytest.mark.xdist_group("tensorflow")
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)

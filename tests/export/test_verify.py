@@ -18,7 +18,7 @@ from bitedge.export.bundle import Bundle
 from bitedge.export.golden import make_golden
 from bitedge.export.graph import Graph, Node
 from bitedge.export.tracing.capture import Captured, trace
-from bitedge.train.networks import BinaryNet
+from bitedge.train.models import BinaryNet
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 32, 32, 3), dtype=np.uint8)
 

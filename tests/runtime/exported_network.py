@@ -13,7 +13,7 @@ import torch
 
 from bitedge.cli.bench.networks import preprocessing, settle
 from bitedge.export import export
-from bitedge.train.networks import BiRealNet18
+from bitedge.train.models import BiRealNet18
 
 SIZE, WIDTH, CLASSES, SEED = 64, 16, 10, 1
 

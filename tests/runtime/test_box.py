@@ -10,7 +10,7 @@ import pytest
 
 from bitedge.runtime import Model, RuntimeFault, boxed_models, find_model
 from bitedge.runtime.box import DEFAULT, MODELS
-from bitedge.train.run import BOX, load_run
+from bitedge.train.engine.run import BOX, load_run
 
 README = Path(__file__).parents[2] / "README.md"
 

@@ -29,7 +29,7 @@ def export_network(folder: Path, seed: int, formats: tuple[str, ...] = ("gguf",)
     import torch
 
     from bitedge.export import export
-    from bitedge.train.networks import BinaryNet
+    from bitedge.train.models import BinaryNet
 
     torch.set_num_threads(1)
     torch.manual_seed(seed)

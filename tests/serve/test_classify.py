@@ -172,7 +172,7 @@ def test_every_answer_has_the_security_headers_and_a_request_id(client: TestClie
 
 def test_a_digit_of_the_slice_is_recognised(make_client: Callable[..., TestClient], digits_model: Path) -> None:
     """The whole way: a network trained by the recipe `digits`, exported, served, and asked about held-out scans."""
-    from bitedge.train.run import load_run
+    from bitedge.train.engine.run import load_run
 
     client = make_client(models=digits_model)
     images, labels = load_run(digits_model.parents[1]).evaluation(limit=40)

@@ -25,3 +25,19 @@ def test_unknown_name_is_an_attribute_error() -> None:
 def test_importing_the_room_alone_does_not_load_torch() -> None:
     code = "import sys, bitedge.train, bitedge.train.errors; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_old_module_paths_give_the_same_modules_with_a_warning() -> None:
+    """In a process of its own, because an import is remembered."""
+    code = """
+import importlib, warnings
+from bitedge.train._moved import MOVED
+for old, new in [*MOVED.items(), ("networks.binarynet", "models.binarynet")]:
+    module = importlib.import_module(f"bitedge.train.{new}")
+    spec = module.__spec__
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert importlib.import_module(f"bitedge.train.{old}") is module and module.__spec__ is spec, old
+    assert f"is now bitedge.train.{new}:" in str(caught[0].message), caught
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)

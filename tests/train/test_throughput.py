@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bitedge.train.errors import TrainError
-from bitedge.train.quantize import ste_sign
+from bitedge.train.nn.quantize import ste_sign
 from bitedge.train.throughput import VARIANTS, _plain_sign, measure_training
 
 

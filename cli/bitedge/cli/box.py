@@ -1,7 +1,7 @@
 """Put a finished run into the box: `python -m bitedge.cli.box RUN_DIR NAME`, for the maintainers of this package.
 
 The packed model goes to bitedge.runtime.models, where `predict` and `serve` find it; recipe, log and weights go to
-bitedge.train.box, so that everything about the model can be measured again: `bitedge eval NAME --everywhere`.
+bitedge.train.pretrained, so that everything about the model can be measured again: `bitedge eval NAME --everywhere`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ def put(run_folder: Path, name: str, *, version: int = 1) -> None:
     """Export a run and copy what the box keeps of it."""
     from bitedge.export import export_run
     from bitedge.runtime.box import MODELS
-    from bitedge.train.checkpoint import save_module, write_text
-    from bitedge.train.run import BOX, load_run
+    from bitedge.train.engine.checkpoint import save_module, write_text
+    from bitedge.train.engine.run import BOX, load_run
 
     run = load_run(run_folder)
     kept = BOX / name

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def everywhere(args: argparse.Namespace) -> int:
     """Export to a temporary folder and print the accuracy of torch and of every artifact, on the same images."""
     from bitedge.export import export_run, verify_export
-    from bitedge.train.run import find_run
+    from bitedge.train.engine.run import find_run
 
     if args.split != "test" or args.checkpoint != "best":
         raise CommandError("--everywhere measures the best weights on the test images: drop --split and --checkpoint")
@@ -52,9 +52,9 @@ def run(args: argparse.Namespace) -> int:
     """Print loss, top-1 and top-5 accuracy."""
     if args.everywhere:
         return everywhere(args)
-    from bitedge.train.distributed import Group, pick_device
-    from bitedge.train.evaluate import evaluate
-    from bitedge.train.run import load_run
+    from bitedge.train.engine.distributed import Group, pick_device
+    from bitedge.train.engine.evaluate import evaluate
+    from bitedge.train.engine.run import load_run
 
     loaded = load_run(args.run, checkpoint=args.checkpoint)
     group = Group(0, 1, pick_device(args.device))

@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 def train(args: argparse.Namespace, recipe: str) -> int:
     """Make or continue one run."""
-    from bitedge.train.trainer import fit
+    from bitedge.train.engine.trainer import fit
 
     out = args.out or Path("runs") / Path(recipe).stem
     data = args.data or (recorded_data(out) if args.resume else None)
@@ -86,9 +86,9 @@ def recorded_data(out: Path) -> Path | None:
 
 def list_all(args: argparse.Namespace) -> int:
     """Show every shipped recipe, sweep and set of variants."""
-    from bitedge.train.compare import VARIANTS, load_variants
-    from bitedge.train.recipe import list_recipes, load_recipe
-    from bitedge.train.sweep import SWEEPS, load_sweep
+    from bitedge.train.experiments.compare import VARIANTS, load_variants
+    from bitedge.train.experiments.sweep import SWEEPS, load_sweep
+    from bitedge.train.recipes.recipe import list_recipes, load_recipe
 
     recipes = [load_recipe(name) for name in list_recipes()]
     sweeps = [load_sweep(path) for path in sorted(SWEEPS.glob("*.toml"))]
@@ -111,8 +111,8 @@ def list_all(args: argparse.Namespace) -> int:
 
 def print_recipe(args: argparse.Namespace, recipe: str) -> int:
     """Show a recipe with all defaults and overrides."""
-    from bitedge.train.recipe import load_recipe
-    from bitedge.train.records import plain
+    from bitedge.train.recipes.recipe import load_recipe
+    from bitedge.train.recipes.records import plain
 
     resolved = load_recipe(recipe, args.set)
     emit(args, plain(resolved), resolved.to_toml().rstrip())
@@ -121,8 +121,8 @@ def print_recipe(args: argparse.Namespace, recipe: str) -> int:
 
 def sweep(args: argparse.Namespace) -> int:
     """Run what is left of a sweep and show the study."""
-    from bitedge.train.sweep import run_sweep
-    from bitedge.train.sweep_report import study_table
+    from bitedge.train.experiments.sweep import run_sweep
+    from bitedge.train.experiments.sweep_report import study_table
 
     if len(args.names) != 1:
         raise CommandError("give one sweep: bitedge train sweep NAME|FILE.toml --out DIR")
@@ -140,8 +140,8 @@ def sweep(args: argparse.Namespace) -> int:
 
 def compare(args: argparse.Namespace) -> int:
     """Train recipes with several seeds and show them side by side."""
-    from bitedge.train.compare import HEADER, SMALL
-    from bitedge.train.compare import compare as run_comparison
+    from bitedge.train.experiments.compare import HEADER, SMALL
+    from bitedge.train.experiments.compare import compare as run_comparison
 
     try:
         seeds = [int(seed) for seed in args.seeds.split(",")]

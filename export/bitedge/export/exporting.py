@@ -25,7 +25,7 @@ from bitedge.export.tracing.capture import Captured, Example, trace
 from bitedge.export.tracing.layers import torch_batch_norm
 
 if TYPE_CHECKING:
-    from bitedge.train.run import Checkpoint, Run
+    from bitedge.train.engine.run import Checkpoint, Run
 
 
 def export(
@@ -110,7 +110,7 @@ def export_run(
 
     With `fp16`, the accuracy is measured with and without, on `limit` images of the run's data set when it is there.
     """
-    from bitedge.train.run import load_run
+    from bitedge.train.engine.run import load_run
 
     run = load_run(Path(run_dir), checkpoint=checkpoint)
     folder = Path(out_dir) if out_dir is not None else Path(run_dir) / "export"

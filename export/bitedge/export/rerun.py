@@ -19,10 +19,10 @@ from bitedge.export.passes.half import halve_weights
 from bitedge.export.report import REPORT
 from bitedge.export.tracing.capture import Captured, trace
 from bitedge.export.tracing.layers import torch_batch_norm
-from bitedge.train.layers import BinaryLayer
+from bitedge.train.nn import BinaryLayer
 
 if TYPE_CHECKING:
-    from bitedge.train.run import Run
+    from bitedge.train.engine.run import Run
 
 Reopened = tuple[Captured, Graph, Captured | None, NDArray[Any], NDArray[np.int64]]
 
@@ -39,7 +39,7 @@ def reopen(folder: Path, data: Path | None, limit: int | None) -> Reopened:
 
 def relower(folder: Path) -> tuple[Run, Captured, Graph]:
     """Give the training run of an export folder, its captured module, and the lowered graph that was written."""
-    from bitedge.train.run import load_run
+    from bitedge.train.engine.run import load_run
 
     source, fp16 = _source(folder)
     run = load_run((folder / source["run"]).resolve(), checkpoint=source["checkpoint"])

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bitedge.train.binary import is_binary
-from bitedge.train.layers import BinaryLayer
+from bitedge.train.nn import BinaryLayer
+from bitedge.train.nn.parameter import is_binary
 
 if TYPE_CHECKING:
     from bitedge.export.tracing.capture import Captured

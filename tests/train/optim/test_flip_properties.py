@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from bitedge.train.binary import BinaryParameter
+from bitedge.train.nn.parameter import BinaryParameter
 from bitedge.train.optim import Bop, Bop2ndOrder, noise_flip_ratio
 
 MODES = ["biased", "unbiased", "adam"]

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bitedge.train.binary import BinaryParameter
 from bitedge.train.errors import TrainError
-from bitedge.train.layers import BinaryLinear
+from bitedge.train.nn import BinaryLinear
+from bitedge.train.nn.parameter import BinaryParameter
 from bitedge.train.optim import ModelOptimizer
 
 

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bitedge.train.binary import BinaryParameter
 from bitedge.train.errors import TrainError
+from bitedge.train.nn.parameter import BinaryParameter
 from bitedge.train.optim import RULES, Bop, Bop2ndOrder, ModelOptimizer
 
 Make = Callable[[list[Tensor]], Optimizer]

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from bitedge.train.binary import BinaryParameter
+from bitedge.train.nn.parameter import BinaryParameter
 from bitedge.train.optim import Bop, Bop2ndOrder, Cema, Polynomial, Schedules, kernel
 
 SHAPES = [(7, 5, 3, 3), (33,), (64, 41)]

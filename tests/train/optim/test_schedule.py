@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bitedge.train.binary import BinaryParameter
 from bitedge.train.errors import TrainError
+from bitedge.train.nn.parameter import BinaryParameter
 from bitedge.train.optim import (
     SCHEDULES,
     Bop,

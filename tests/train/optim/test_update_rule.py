@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from bitedge.train.binary import BinaryParameter
+from bitedge.train.nn.parameter import BinaryParameter
 from bitedge.train.optim import Bop, Bop2ndOrder, Cema, Exponential, Polynomial, Schedule, Schedules
 
 Floats = npt.NDArray[np.float32]

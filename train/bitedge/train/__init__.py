@@ -8,16 +8,18 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bitedge.train import _moved
+
 if TYPE_CHECKING:
-    from bitedge.train.binary import BinaryParameter, is_binary
     from bitedge.train.data import load_dataset
+    from bitedge.train.engine.run import Run, load_run
+    from bitedge.train.engine.trainer import fit
     from bitedge.train.errors import TrainError
-    from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
-    from bitedge.train.networks import NETWORKS, BinaryNet, BiRealNet18, XnorNet
+    from bitedge.train.models import NETWORKS, BinaryNet, BiRealNet18, XnorNet
+    from bitedge.train.models.summary import summarize
+    from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+    from bitedge.train.nn.parameter import BinaryParameter, is_binary
     from bitedge.train.optim import Bop, Bop2ndOrder, ModelOptimizer
-    from bitedge.train.run import Run, load_run
-    from bitedge.train.summary import summarize
-    from bitedge.train.trainer import fit
 
 __all__ = [
     "NETWORKS",
@@ -41,16 +43,17 @@ __all__ = [
 ]
 
 _HOMES = {
-    "binary": ("BinaryParameter", "is_binary"),
     "data": ("load_dataset",),
+    "engine.run": ("Run", "load_run"),
+    "engine.trainer": ("fit",),
     "errors": ("TrainError",),
-    "layers": ("BinaryConv2d", "BinaryLinear", "ChannelLayerNorm"),
-    "networks": ("NETWORKS", "BinaryNet", "BiRealNet18", "XnorNet"),
+    "models": ("NETWORKS", "BinaryNet", "BiRealNet18", "XnorNet"),
+    "models.summary": ("summarize",),
+    "nn": ("BinaryConv2d", "BinaryLinear", "ChannelLayerNorm"),
+    "nn.parameter": ("BinaryParameter", "is_binary"),
     "optim": ("Bop", "Bop2ndOrder", "ModelOptimizer"),
-    "run": ("Run", "load_run"),
-    "summary": ("summarize",),
-    "trainer": ("fit",),
 }
+_moved.install()
 
 
 def __getattr__(name: str) -> Any:

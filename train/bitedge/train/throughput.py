@@ -4,7 +4,7 @@ python -m bitedge.train.throughput --network binarynet --width 32 --batch 100
 
 A step is forward and backward without the optimizer, which `bitedge bench optimizers` measures. The variants:
 `plain` uses torch's default layout and writes sign and mask as `torch.where` and a product; `channels_last` changes the
-layout only; `tuned` is what the trainer does: channels last, and the quantizers of `bitedge.train.quantize`.
+layout only; `tuned` is what the trainer does: channels last, and the quantizers of `bitedge.train.nn.quantize`.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from bitedge.train.errors import TrainError
-from bitedge.train.layers import BinaryLayer
-from bitedge.train.networks import NETWORKS
+from bitedge.train.models import NETWORKS
+from bitedge.train.nn import BinaryLayer
 
 
 class _PlainSign(Function):

@@ -54,9 +54,9 @@ def build(net: str, folder: Path, *, width: int | None = None, image_size: int |
     import torch
 
     from bitedge.export import export
-    from bitedge.train.assembly import build_network, network_arguments
-    from bitedge.train.checkpoint import save_module
-    from bitedge.train.recipe import load_recipe
+    from bitedge.train.engine.build import build_network, network_arguments
+    from bitedge.train.engine.checkpoint import save_module
+    from bitedge.train.recipes.recipe import load_recipe
 
     row = NETWORKS[net]
     size = image_size or row.image_size

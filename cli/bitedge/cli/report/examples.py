@@ -31,7 +31,7 @@ def classify_examples(run_folder: Path, model_path: Path, data: Path | None) -> 
     import numpy as np
 
     from bitedge.runtime import Model
-    from bitedge.train.run import load_run
+    from bitedge.train.engine.run import load_run
 
     images, truths = load_run(run_folder).evaluation(data, limit=COUNT)
     model = Model(model_path)

@@ -19,7 +19,7 @@ from bitedge.export.reference import sign
 from bitedge.export.tracing.builder import Builder, Symbol
 from bitedge.export.tracing.functions import FUNCTIONS, METHODS, SUPPORTED
 from bitedge.export.tracing.layers import LAYERS
-from bitedge.train.quantize import QUANTIZERS
+from bitedge.train.nn.quantize import QUANTIZERS
 
 Example = Tensor | Sequence[int]
 IMAGE = "image"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from bitedge.export.tracing import layers
 from bitedge.export.tracing.builder import Builder, Symbol
-from bitedge.train.quantize import QUANTIZERS
+from bitedge.train.nn.quantize import QUANTIZERS
 
 Adapter = Callable[..., Any]
 

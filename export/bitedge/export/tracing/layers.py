@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from bitedge.export import ops
 from bitedge.export.graph import Kind
 from bitedge.export.tracing.builder import Builder, Symbol, numbers
-from bitedge.train.layers import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
 
 Handler = Callable[..., Symbol]
 

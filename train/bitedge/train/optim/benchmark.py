@@ -15,8 +15,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bitedge.train.binary import is_binary
 from bitedge.train.errors import TrainError
+from bitedge.train.nn.parameter import is_binary
 
 from .bop import Bop
 from .bop2nd import Bop2ndOrder
@@ -61,7 +61,7 @@ def benchmark(
     torch.set_num_threads(threads or before)
     say = progress or (lambda _: None)
     try:
-        from bitedge.train.networks import BinaryNet
+        from bitedge.train.models import BinaryNet
 
         torch.manual_seed(0)
         network = BinaryNet(width=width)

@@ -1,7 +1,7 @@
 """Who updates which parameter: binary ones by a binary rule, latent ones by latent Adam, the rest by Adam.
 
-A parameter is binary because its layer declared it so (`bitedge.train.binary`), never because of its name, and a weight
-is latent because its layer says `latent = True`.
+A parameter is binary because its layer declared it so (`bitedge.train.nn.parameter`), never because of its name, and a
+weight is latent because its layer says `latent = True`.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bitedge.train.binary import is_binary
 from bitedge.train.errors import TrainError
+from bitedge.train.nn.parameter import is_binary
 
 from .registry import find_rule
 from .rule import Group

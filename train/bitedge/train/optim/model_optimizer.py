@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
-from bitedge.train.binary import is_binary
 from bitedge.train.errors import TrainError
+from bitedge.train.nn.parameter import is_binary
 
 from .claims import Named, check_claims, check_group, latent_weights, named_parameters, split
 from .registry import find_rule
@@ -27,7 +27,7 @@ class ModelOptimizer(Optimizer):
     declared binary, "latent" for the weights of layers with `latent = True`, "adam" for all others.
 
     Example:
-        >>> from bitedge.train.binary import BinaryParameter
+        >>> from bitedge.train.nn.parameter import BinaryParameter
         >>> weight, bias = BinaryParameter(torch.ones(4)), nn.Parameter(torch.zeros(4))
         >>> optimizer = ModelOptimizer([("weight", weight), ("bias", bias)], rule="bop", gamma=1e-3, tau=1e-6, lr=1e-2)
         >>> [(group["rule"], group["param_names"]) for group in optimizer.param_groups]

@@ -1,0 +1,98 @@
+"""The loss by a recipe: plain, softened labels, and a teacher's answers, against formulas written out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.train.small_runs import SMALL
+from torch import Tensor
+
+from bitedge.train.engine.objective import Objective
+from bitedge.train.engine.progress import Silent
+from bitedge.train.engine.run import Run, load_run
+from bitedge.train.engine.trainer import fit
+from bitedge.train.errors import TrainError
+from bitedge.train.recipes.recipe import LossRecipe, load_recipe
+
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def teacher(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("teacher") / "run"
+    changes = [*SMALL, "optimizer={rule = 'real', lr = 0.01}"]
+    return fit("digits", out=folder, overrides=changes, progress=Silent())
+
+
+def batch() -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    images = torch.rand((8, 3, 32, 32), generator=generator) * 2 - 1
+    return torch.randn((8, 10), generator=generator), torch.arange(8), images
+
+
+def test_plain_loss_is_cross_entropy() -> None:
+    logits, labels, images = batch()
+    expected = (logits.logsumexp(1) - logits[torch.arange(8), labels]).mean()
+    assert Objective(LossRecipe(), 10, CPU)(logits, labels, images).item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_smoothing_mixes_the_label_with_all_classes() -> None:
+    logits, labels, images = batch()
+    told = torch.full((8, 10), 0.01)
+    told[torch.arange(8), labels] += 0.9
+    expected = -(told * logits.log_softmax(1)).sum(1).mean()
+    loss = Objective(LossRecipe(label_smoothing=0.1), 10, CPU)(logits, labels, images)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_teacher_is_followed(teacher: Run) -> None:
+    logits, labels, _ = batch()
+    images = torch.rand((8, 3, *teacher.preprocessing["size"])) * 2 - 1
+    recipe = LossRecipe(teacher=str(teacher.folder), teacher_share=0.25, temperature=3.0)
+    with torch.no_grad():
+        p = (load_run(teacher.folder).module(images) / 3).softmax(1)
+    q = (logits / 3).softmax(1)
+    hard = (logits.logsumexp(1) - logits[torch.arange(8), labels]).mean()
+    expected = 0.75 * hard + 0.25 * 9 * (p * (p.log() - q.log())).sum(1).mean()
+    loss = Objective(recipe, 10, CPU)(logits, labels, images)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_float_twin_has_no_sign_and_learns(teacher: Run) -> None:
+    weight = dict(teacher.module.named_parameters())["conv2.weight"].detach()
+    assert len(set(weight.flatten().tolist())) > 100
+    images = torch.rand((2, 3, *teacher.preprocessing["size"])) * 2 - 1
+    nudged = load_run(teacher.folder).module
+    with torch.no_grad():
+        before = nudged(images)
+        dict(nudged.named_parameters())["conv2.weight"].mul_(1.01)  # changes no sign
+        assert not torch.equal(nudged(images), before)
+
+
+def test_student_of_a_teacher_trains_and_resumes(teacher: Run, tmp_path: Path) -> None:
+    changes = [*SMALL, f"loss.teacher={teacher.folder}", "renorm=2"]
+    run = fit("digits", out=tmp_path / "student", overrides=changes, progress=Silent())
+    again = fit("digits", out=tmp_path / "again", overrides=changes, progress=Silent())
+    for name, value in run.module.state_dict().items():
+        assert torch.equal(value, again.module.state_dict()[name]), name
+
+
+def test_teacher_of_other_classes_is_refused(teacher: Run) -> None:
+    with pytest.raises(TrainError, match="knows 10 classes, the data has 20"):
+        Objective(LossRecipe(teacher=str(teacher.folder)), 20, CPU)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("loss.label_smoothing=1.5", r"loss.label_smoothing = 1.5: expected 0 to 1"),
+        ("loss.teacher_share=-1", r"loss.teacher_share = -1"),
+        ("loss.temperature=0", r"loss.temperature = 0"),
+        ("renorm=-1", r"renorm = -1: expected 0 or more"),
+    ],
+)
+def test_bad_values_are_refused(change: str, message: str) -> None:
+    with pytest.raises(TrainError, match=message):
+        load_recipe("digits", [change])

@@ -1,0 +1,87 @@
+"""What holds for all networks in the table: traceable, exact, trainable by either kind of weight."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import fx, nn
+
+from bitedge.train.models import NETWORKS
+from bitedge.train.nn import LEAF_LAYERS, BinaryLayer
+from bitedge.train.nn.parameter import is_binary
+
+SIZE = 64
+
+
+class LayerTracer(fx.Tracer):
+    """Keeps the binary layers whole, as the exporter does."""
+
+    def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
+        return isinstance(m, LEAF_LAYERS) or super().is_leaf_module(m, module_qualified_name)
+
+
+def build(name: str, **options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    return NETWORKS[name](num_classes=5, width=6, image_size=SIZE, **options)
+
+
+@pytest.mark.parametrize("norm", ["batch", "layer"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_trace_gives_the_same_answer(name: str, norm: str) -> None:
+    network = build(name, norm=norm).eval()
+    traced = fx.GraphModule(network, LayerTracer().trace(network))
+    x = torch.randn(2, 3, SIZE, SIZE)
+    assert torch.equal(traced(x), network(x))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_channels_last_gives_the_same_bits(name: str) -> None:
+    network = build(name).eval()
+    x = torch.randn(2, 3, SIZE, SIZE)
+    expected = network(x)
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    torch.testing.assert_close(network(x.contiguous(memory_format=torch.channels_last)), expected, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_every_trained_parameter_gets_a_gradient(name: str) -> None:
+    network = build(name)
+    F.cross_entropy(network(torch.randn(4, 3, SIZE, SIZE)), torch.arange(4)).backward()  # type: ignore[no-untyped-call]
+    for parameter_name, parameter in network.named_parameters():
+        assert (parameter.grad is not None) == parameter.requires_grad, parameter_name
+        if is_binary(parameter):
+            assert parameter.grad is not None
+            assert float(parameter.grad.abs().sum()) > 0, parameter_name
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_latent_variant_computes_the_same_function(name: str) -> None:
+    latent = build(name, latent=True).eval()
+    assert not any(is_binary(p) for p in latent.parameters())
+    binary = build(name).eval()
+    state = latent.state_dict()
+    for module_name, module in latent.named_modules():
+        if isinstance(module, BinaryLayer):
+            state[f"{module_name}.weight"] = module.binary_weight()
+    binary.load_state_dict(state)
+    x = torch.randn(2, 3, SIZE, SIZE)
+    assert torch.equal(latent(x), binary(x))
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_same_seed_same_weights(name: str) -> None:
+    first, second = build(name).state_dict(), build(name).state_dict()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # torch's tracer does so itself
+@pytest.mark.parametrize("name", NETWORKS)
+def test_compiles_without_a_graph_break(name: str) -> None:
+    network = build(name).eval()
+    compiled = torch.compile(network, backend="aot_eager", fullgraph=True)
+    x = torch.randn(2, 3, SIZE, SIZE)
+    expected = network(x)
+    assert torch.equal(compiled(x), expected)

@@ -1,0 +1,163 @@
+"""Recipes: what is shipped loads and fits its network; what is wrong is refused with a helpful line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from bitedge.train.engine.build import build_network, network_arguments
+from bitedge.train.engine.optimization import build_optimizer, build_schedules
+from bitedge.train.errors import TrainError
+from bitedge.train.recipes.recipe import RECIPES, Recipe, ScheduleRecipe, list_recipes, load_recipe
+from bitedge.train.recipes.records import plain
+
+CLASSES = {"digits": 10, "cifar10": 10, "folder": 20}
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_shipped_recipe_is_complete(name: str) -> None:
+    recipe = load_recipe(name)
+    assert recipe.name == name
+    assert recipe.title
+    assert recipe.expected
+    assert recipe.cost
+
+
+@pytest.mark.parametrize("name", list_recipes())
+def test_shipped_recipe_builds_its_network_and_schedules(name: str) -> None:
+    recipe = load_recipe(name)
+    arguments = network_arguments(recipe, CLASSES[recipe.data.name], recipe.data.size or 32)
+    with torch.device("meta"):
+        module = build_network(recipe.network.name, arguments)
+    optimizer = build_optimizer(recipe.optimizer, module)
+    schedules = build_schedules(recipe, optimizer, 3)
+    rules = {group["rule"] for group in optimizer.param_groups}
+    # The weights of a float twin are trained as latent ones are; only the signs in its forward pass are missing.
+    assert ("latent" if recipe.optimizer.rule == "real" else recipe.optimizer.rule) in rules
+    total = 3 * recipe.epochs
+    for field, value in schedules.values(0).items():
+        chosen = getattr(recipe.optimizer, field)
+        assert value == (chosen.start if isinstance(chosen, ScheduleRecipe) else chosen)
+    for field, value in schedules.values(total).items():
+        chosen = getattr(recipe.optimizer, field)
+        if isinstance(chosen, ScheduleRecipe) and chosen.end is not None:
+            assert value == chosen.end
+
+
+def test_the_papers_experiments_are_there() -> None:
+    names = set(list_recipes())
+    assert {f"cifar10-{mode}-{norm}" for mode in ("biased", "unbiased") for norm in ("bn", "ln")} <= names
+    assert {"cifar10-paper", "cifar10-code", "bop-sec52", "imagenet-xnornet", "imagenet-birealnet18"} <= names
+
+
+def test_exponential_schedule_counts_epochs() -> None:
+    recipe = load_recipe("bop-sec52")
+    arguments = network_arguments(recipe, 10, 32) | {"width": 2}
+    optimizer = build_optimizer(recipe.optimizer, build_network("binarynet", arguments))
+    schedules = build_schedules(recipe, optimizer, 1000)
+    gammas = [schedules.values(step)["gamma"] for step in (0, 99_999, 100_000, 499_999)]
+    assert gammas == pytest.approx([1e-4, 1e-4, 1e-5, 1e-8])
+
+
+@pytest.mark.parametrize("name", ["digits", "bop-sec52", "cifar10-schedule-tau-up", "imagenet-xnornet"])
+def test_resolved_recipe_is_written_back_the_same(name: str, tmp_path: Path) -> None:
+    recipe = load_recipe(name)
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe.to_toml())
+    assert load_recipe(path) == recipe
+    assert load_recipe(path).to_toml() == recipe.to_toml()
+    assert tomllib.loads(recipe.to_toml())["execution"]["precision"] == "fp32"
+
+
+def test_overrides_reach_nested_values() -> None:
+    changes = ["epochs=3", "optimizer.gamma.end=1e-3", "network.arguments.width=8", "data.augment=false", "title=x y"]
+    recipe = load_recipe("digits", changes)
+    assert (recipe.epochs, recipe.title, recipe.data.augment) == (3, "x y", False)
+    assert recipe.network.arguments["width"] == 8
+    assert isinstance(recipe.optimizer.gamma, ScheduleRecipe)
+    assert recipe.optimizer.gamma.end == 1e-3
+
+
+def test_override_replaces_a_schedule_by_a_number() -> None:
+    assert load_recipe("digits", ["optimizer.gamma=1e-4"]).optimizer.gamma == 1e-4
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("epoch=3", "unknown key 'epoch': did you mean 'epochs'?"),
+        ("optimizer.gama=1e-3", "unknown key 'optimizer.gama': did you mean 'gamma'?"),
+        ("epochs=0", "epochs = 0: expected 1 or more"),
+        ("epochs=2.5", "epochs = 2.5: expected an integer"),
+        ("epochs=true", "epochs = True: expected an integer"),
+        ("batch_size=1", "batch_size = 1: expected 2 or more"),
+        ("optimizer.gamma=-1.0", "optimizer.gamma = -1.0: expected 0 or more"),
+        ("optimizer.gamma=fast", "optimizer.gamma = 'fast': expected a number or a table"),
+        ("optimizer.gamma.end=0.0", "cannot start or end at 0"),
+        ("optimizer.gamma.factor=2.0", "optimizer.gamma.factor has no meaning for a geometric schedule"),
+        ("optimizer.gamma.kind=geometrc", "did you mean 'geometric'?"),
+        ("optimizer.rule=bop", "has no meaning for rule 'bop'"),
+        ("optimizer.rule=bop2n", "did you mean 'bop2nd'?"),
+        ("execution.precision=bf61", "did you mean 'bf16'?"),
+        ("data.limit=1", "data.limit = 1: expected 2 or more"),
+        ("data.name=mnist", "expected one of 'digits', 'cifar10', 'folder'"),
+        ("epochs", "expected key=value"),
+        ("=3", "expected key=value"),
+        ("epochs.x=3", "'epochs' is the single value"),
+    ],
+)
+def test_wrong_values_are_refused(change: str, message: str) -> None:
+    with pytest.raises(TrainError) as caught:
+        load_recipe("digits", [change])
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_values_are_named(tmp_path: Path) -> None:
+    path = tmp_path / "short.toml"
+    path.write_text(
+        "\n".join(line for line in (RECIPES / "digits.toml").read_text().splitlines() if "sigma" not in line)
+    )
+    with pytest.raises(TrainError, match=r"optimizer\.sigma is missing"):
+        load_recipe(path)
+    path.write_text('name = "x"\n')
+    with pytest.raises(TrainError, match="key 'title' is missing: expected a string"):
+        load_recipe(path)
+
+
+def test_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(TrainError, match="did you mean 'digits'"):
+        load_recipe("digit")
+
+
+def test_unreadable_files_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(TrainError, match="cannot read recipe"):
+        load_recipe(tmp_path / "none.toml")
+    broken = tmp_path / "broken.toml"
+    broken.write_text("epochs = = 3")
+    with pytest.raises(TrainError, match="is not valid TOML"):
+        load_recipe(broken)
+
+
+def test_switch_needs_its_place_in_the_run() -> None:
+    switch = ["optimizer.switch.epoch=5", "optimizer.switch.gamma=1e-3", "optimizer.switch.tau=1e-6"]
+    recipe = load_recipe("digits", [*switch, "epochs=8"])
+    assert recipe.optimizer.switch is not None
+    assert plain(recipe)["optimizer"]["switch"] == {"epoch": 5, "gamma": 1e-3, "tau": 1e-6}
+    with pytest.raises(TrainError, match=r"switch\.epoch = 5: expected 1 to 4"):
+        load_recipe("digits", [*switch, "epochs=5"])
+
+
+def test_network_arguments_are_checked() -> None:
+    recipe = load_recipe("digits", ["network.arguments.widht=3"])
+    with pytest.raises(TrainError, match=r"network\.arguments\.widht.*did you mean 'width'"):
+        network_arguments(recipe, 10, 32)
+
+
+def test_a_recipe_is_frozen() -> None:
+    recipe: Recipe = load_recipe("digits")
+    with pytest.raises(AttributeError):
+        recipe.epochs = 3  # type: ignore[misc]

@@ -1,0 +1,144 @@
+"""The optimizer of a recipe with its schedules and telemetry, as one thing that the loop steps, saves and asks."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bitedge.train.optim import (
+    SCHEDULES,
+    ModelOptimizer,
+    OptimizerWarning,
+    Schedule,
+    Schedules,
+    Switch,
+    Telemetry,
+)
+from bitedge.train.recipes.recipe import OptimizerRecipe, Recipe, ScheduleRecipe
+
+
+def build_schedule(value: float | ScheduleRecipe, steps_per_epoch: int) -> float | Schedule:
+    """Turn a recipe's schedule into one that counts steps; `every` is in epochs there and in steps here."""
+    if not isinstance(value, ScheduleRecipe):
+        return value
+    names = ("start", "end", "power", "factor", "every", "staircase", "log")
+    fields = {name: getattr(value, name) for name in names if getattr(value, name) is not None}
+    if "every" in fields:
+        fields["every"] *= steps_per_epoch
+    return SCHEDULES[value.kind](**fields)
+
+
+REAL = ("latent", "real")
+"""The rules of a recipe that leave no binary parameter."""
+
+
+def build_optimizer(
+    recipe: OptimizerRecipe, module: nn.Module, *, track_flips: bool = False, compiled: bool = False
+) -> ModelOptimizer:
+    """One optimizer for all parameters: the recipe's rule for the binary ones, Adam for the rest."""
+    fields: dict[str, Any] = {}
+    if recipe.rule not in REAL:
+        names = ("threshold", "warm_start", *(("mode", "eps") if recipe.rule == "bop2nd" else ()))
+        fields = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
+        fields |= {"track_flips": track_flips, "compiled": compiled}
+    return ModelOptimizer(
+        module,
+        rule="latent" if recipe.rule in REAL else recipe.rule,
+        adam_eps=recipe.adam_eps,
+        weight_decay=recipe.weight_decay,
+        clip=recipe.clip,
+        **fields,
+    )
+
+
+def build_schedules(recipe: Recipe, optimizer: ModelOptimizer, steps_per_epoch: int) -> Schedules:
+    """The schedules of every hyper-parameter, per step, and the switch of the rule if there is one."""
+    chosen = recipe.optimizer
+    values = {"gamma": chosen.gamma, "sigma": chosen.sigma, "tau": chosen.tau, "lr": chosen.lr}
+    fields = {name: build_schedule(value, steps_per_epoch) for name, value in values.items() if value is not None}
+    switch = None
+    if chosen.switch is not None:
+        after = {"gamma": chosen.switch.gamma, "tau": chosen.switch.tau}
+        later = {name: build_schedule(value, steps_per_epoch) for name, value in after.items()}
+        switch = Switch(chosen.switch.epoch * steps_per_epoch, "bop", later)
+    return Schedules(optimizer, fields, recipe.epochs * steps_per_epoch, switch=switch)
+
+
+class Optimization:
+    """Steps the optimizer of a recipe; hyper-parameters follow their schedules, one value per step.
+
+    With `watch`, one step of every so many is observed: its flips, what tau holds still, and what is wrong with that.
+    """
+
+    def __init__(self, recipe: Recipe, module: nn.Module, steps_per_epoch: int, *, watch: int = 0) -> None:
+        compiled = recipe.execution.compile
+        self.optimizer = build_optimizer(recipe.optimizer, module, track_flips=watch > 0, compiled=compiled)
+        self.schedules = build_schedules(recipe, self.optimizer, steps_per_epoch)
+        on_gpu = next(module.parameters()).device.type == "cuda"
+        self.scaler = torch.amp.GradScaler(enabled=on_gpu and recipe.execution.precision == "fp16")
+        watched = watch > 0 and recipe.optimizer.rule not in REAL
+        self.telemetry = Telemetry(self.optimizer, every=watch) if watched else None
+        self.observed = {"steps": 0.0, "flip_ratio": 0.0, "pi": 0.0}  # sums over the observed steps of an epoch
+        self.said: list[str] = []
+
+    def backward(self, loss: Tensor) -> None:
+        """Compute the gradients of a loss, scaled where half precision needs it."""
+        self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
+
+    def step(self) -> None:
+        """Apply the gradients, forget them, and go on to the hyper-parameters of the next step."""
+        latest = None if self.telemetry is None else self.telemetry.latest
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", OptimizerWarning)  # `advice` says it, once, in the log of the run
+            self.scaler.step(self.optimizer)
+        if self.telemetry is not None and self.telemetry.latest is not latest and self.telemetry.latest is not None:
+            total = self.telemetry.latest.total
+            new = {"steps": 1.0, "flip_ratio": total.flip_ratio, "pi": total.pi}
+            self.observed = {name: value + new[name] for name, value in self.observed.items()}
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self.schedules.step()
+
+    def epoch_figures(self) -> dict[str, Any]:
+        """What the epoch did to the binary weights, and the hyper-parameters of its last step; starts a new sum.
+
+        Flips are means over the observed steps; the shares of held and never-flipped weights, and the figures of each
+        layer, are those of the last observed step.
+        """
+        figures: dict[str, Any] = dict(self.schedules.values(max(0, self.schedules.current - 1)))
+        report = None if self.telemetry is None else self.telemetry.latest
+        if report is not None and self.observed["steps"]:
+            means = {name: self.observed[name] / self.observed["steps"] for name in ("flip_ratio", "pi")}
+            layers = {layer.name: layer.as_dict() for layer in report.layers}
+            figures = {**report.total.as_dict(), **means, "noise_flip_ratio": report.noise, **figures, "layers": layers}
+        self.observed = dict.fromkeys(self.observed, 0.0)
+        return figures
+
+    def advice(self) -> list[str]:
+        """Advice of the telemetry that was not given before."""
+        report = None if self.telemetry is None else self.telemetry.latest
+        new = [text for text in (report.advice if report else ()) if text.split(":")[0] not in self.said]
+        self.said += [text.split(":")[0] for text in new]
+        return new
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything that the next step and the next figures depend on."""
+        return {
+            "optimizer": self.optimizer.state_dict(),
+            "schedules": self.schedules.state_dict(),
+            "scaler": self.scaler.state_dict(),
+            "observed": self.observed,
+            "said": self.said,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state; schedules last, for they write into the optimizer's groups."""
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.scaler.load_state_dict(state["scaler"])
+        self.schedules.load_state_dict(state["schedules"])
+        self.observed, self.said = dict(state["observed"]), list(state["said"])
+        if self.telemetry is not None:
+            self.telemetry.steps = self.schedules.current

@@ -1,0 +1,1 @@
+"""Many runs: sweeps over hyper-parameters and comparisons of recipes over seeds."""

@@ -1,0 +1,46 @@
+"""Float convolutions and poolings with PyTorch's or TensorFlow's padding, for maps of a known size.
+
+torch's own layers pad symmetrically. TensorFlow's `same` puts the odd pixel of a strided layer at the bottom and right;
+here that is a `ZeroPad2d` before the convolution, or `ceil_mode` in the pooling, so that only stock layers are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import nn
+
+from bitedge.train.nn.window import same_pads
+
+
+def float_conv(
+    in_channels: int, out_channels: int, kernel: int, stride: int, size: int, *, tf_same: bool
+) -> Iterator[tuple[str, nn.Module]]:
+    """Yield, with their names, the layers of a convolution without bias to a map of `ceil(size / stride)` pixels."""
+    before, after = same_pads(size, kernel, stride) if tf_same else (kernel // 2, kernel // 2)
+    if before != after:
+        yield "pad", nn.ZeroPad2d((before, after, before, after))
+    padding = before if before == after else 0
+    yield "conv", nn.Conv2d(in_channels, out_channels, kernel, stride, padding, bias=False)
+
+
+def same_max_pool(size: int, *, tf_same: bool) -> nn.MaxPool2d:
+    """Return a 3x3 max-pool of stride 2 whose output has `ceil(size / 2)` pixels."""
+    if tf_same and same_pads(size, 3, 2) == (0, 1):
+        return nn.MaxPool2d(3, 2, ceil_mode=True)
+    return nn.MaxPool2d(3, 2, padding=1)
+
+
+def half_avg_pool(size: int) -> nn.AvgPool2d:
+    """Return a 2x2 mean of stride 2 whose output has `ceil(size / 2)` pixels; an odd border averages what is there."""
+    return nn.AvgPool2d(2, ceil_mode=size % 2 == 1, count_include_pad=False)
+
+
+def halved(size: int, stride: int = 2) -> int:
+    """Return `ceil(size / stride)`."""
+    return -(-size // stride)
+
+
+def valid_pooled(size: int) -> int:
+    """Return the size of a map after a 3x3 pooling of stride 2 without padding."""
+    return (size - 3) // 2 + 1

@@ -1,0 +1,24 @@
+"""Binary layers and the normalizations between them."""
+
+from __future__ import annotations
+
+from torch import nn
+
+from bitedge.train.nn.binary_layer import BinaryLayer, make_real
+from bitedge.train.nn.conv import BinaryConv2d
+from bitedge.train.nn.linear import BinaryLinear
+from bitedge.train.nn.norm import ChannelLayerNorm, batch_norm, make_norm
+
+LEAF_LAYERS: tuple[type[nn.Module], ...] = (BinaryConv2d, BinaryLinear, ChannelLayerNorm)
+"""The layers that a `torch.fx` tracer must keep whole."""
+
+__all__ = [
+    "LEAF_LAYERS",
+    "BinaryConv2d",
+    "BinaryLayer",
+    "BinaryLinear",
+    "ChannelLayerNorm",
+    "batch_norm",
+    "make_norm",
+    "make_real",
+]

@@ -1,0 +1,1 @@
+"""Recipes: the schema, and the shipped TOML files beside it."""
