@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from bitedge.train.quantize import QUANTIZERS
+from bitedge.train.nn.quantize import QUANTIZERS
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 0.5, -3.0]
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
