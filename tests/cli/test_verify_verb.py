@@ -11,11 +11,12 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from bitedge.cli.main import main
-from bitedge.export import export_run, packed
-from bitedge.export.bundle import Bundle
-from bitedge.export.engine_core import open_session
-from bitedge.export.golden import Golden
-from bitedge.export.rerun import reopen
+from bitedge.export import export_run
+from bitedge.export.formats.bundle import Bundle
+from bitedge.export.formats.gguf import writer as gguf_writer
+from bitedge.export.verify.engines.core import open_session
+from bitedge.export.verify.golden import Golden
+from bitedge.export.verify.rerun import reopen
 from bitedge.runtime import RuntimeFault
 
 
@@ -74,6 +75,6 @@ def test_what_is_no_export_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
 def test_a_golden_vector_that_fails_stops_verification(exported: Path, tmp_path: Path) -> None:
     captured, lowered, _, _, _ = reopen(exported, None, 1)
     wrong = Golden(1, np.full((2, 10), 123.0, np.float32))
-    packed.write(Bundle(captured.graph, lowered, wrong), tmp_path / "model.gguf")
+    gguf_writer.write(Bundle(captured.graph, lowered, wrong), tmp_path / "model.gguf")
     with pytest.raises(RuntimeFault):
         open_session(tmp_path / "model.gguf")

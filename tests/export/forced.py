@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitedge.export import ops, reference
-from bitedge.export.exactness import exact_values
-from bitedge.export.graph import Graph, Node
+from bitedge.export.ir import ops, reference
+from bitedge.export.ir.exactness import exact_values
+from bitedge.export.ir.graph import Graph, Node
 
 Array = NDArray[Any]
 NEAR = 1e-5

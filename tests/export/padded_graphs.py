@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitedge.export import ops
-from bitedge.export.bundle import Bundle
-from bitedge.export.golden import Golden
-from bitedge.export.graph import Graph, Kind, Node, Value
+from bitedge.export.formats.bundle import Bundle
+from bitedge.export.ir import ops
+from bitedge.export.ir.graph import Graph, Kind, Node, Value
+from bitedge.export.verify.golden import Golden
 
 WINDOWS = {
     "no padding": ops.Window((3, 3)),

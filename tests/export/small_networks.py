@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from bitedge.export.tracing.capture import prepare
+from bitedge.export.capture.capture import prepare
 from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
 
 GRID: dict[str, Any] = {

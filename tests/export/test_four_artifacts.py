@@ -17,10 +17,11 @@ from tests.export.small_networks import GRID, OFF_GRID, enliven
 from torch import nn
 
 from bitedge.cli.main import main
-from bitedge.export import ExportError, export, lower, onnx_float, verify_artifacts
-from bitedge.export.graph_file import save_graph
-from bitedge.export.tracing.capture import trace
-from bitedge.export.tracing.layers import torch_batch_norm
+from bitedge.export import ExportError, export, lower, verify_artifacts
+from bitedge.export.capture.capture import trace
+from bitedge.export.capture.layers import torch_batch_norm
+from bitedge.export.formats.onnx import float32 as onnx_float32
+from bitedge.export.ir.serialize import save_graph
 from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
 
 MB = 2**20
@@ -72,7 +73,7 @@ def test_large_networks_have_the_promised_tflite_sizes(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
         save_graph(graph, tmp_path / name)
         names.append(str(tmp_path / name))
-    command = [sys.executable, "-m", "bitedge.export.tflite_child", "convert", *names]
+    command = [sys.executable, "-m", "bitedge.export.formats.tflite.child", "convert", *names]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     assert (tmp_path / "bireal" / "model.tflite").stat().st_size <= 4.3 * MB
@@ -94,7 +95,7 @@ def test_a_failing_format_does_not_spoil_the_others(
     def refuse(*_: object) -> None:
         raise ExportError("the ink has run out")
 
-    monkeypatch.setattr(onnx_float, "write", refuse)
+    monkeypatch.setattr(onnx_float32, "write", refuse)
     assert main(["export", str(digits_run), "--out", str(tmp_path), "--formats", "gguf,onnx,int8"]) == 1
     assert "onnx FAILED: the ink has run out" in capsys.readouterr().out
     written = sorted(path.name for path in tmp_path.iterdir())

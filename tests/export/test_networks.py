@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from tests.export.small_networks import GRID, OFF_GRID, UserGrouped, UserResidual, enliven
 from torch import nn
 
-from bitedge.export import export, lower, packed
-from bitedge.export.bundle import Bundle
-from bitedge.export.golden import Golden
-from bitedge.export.tracing.capture import trace
-from bitedge.export.tracing.layers import torch_batch_norm
-from bitedge.export.verify import Verdict, verify_artifacts
+from bitedge.export import export, lower
+from bitedge.export.capture.capture import trace
+from bitedge.export.capture.layers import torch_batch_norm
+from bitedge.export.formats.bundle import Bundle
+from bitedge.export.formats.gguf import writer as gguf_writer
+from bitedge.export.verify.contract import Verdict, verify_artifacts
+from bitedge.export.verify.golden import Golden
 from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
 
 SMALL_BIREAL = {"num_classes": 10, "width": 8, "image_size": 32, "stem_stride": 1, "stem_pool": False}
@@ -90,5 +91,5 @@ def test_packed_size(
     outputs = 10 if network is BinaryNet else 1000
     labels = tuple(f"n{number:08d}" for number in range(outputs))
     golden = Golden(1, np.zeros((2, outputs), np.float32))
-    packed.write(Bundle(captured.graph, lowered, golden, labels, preprocessing), tmp_path / "model.gguf")
+    gguf_writer.write(Bundle(captured.graph, lowered, golden, labels, preprocessing), tmp_path / "model.gguf")
     assert (tmp_path / "model.gguf").stat().st_size <= megabytes * 2**20

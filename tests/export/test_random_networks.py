@@ -14,13 +14,14 @@ from hypothesis import HealthCheck, given, settings
 from tests.export.forced import core_differences, differences
 from tests.export.random_networks import Case, cases
 
-from bitedge.export import packed, reference
-from bitedge.export.bundle import Bundle
-from bitedge.export.exactness import exact_values
-from bitedge.export.golden import make_golden
-from bitedge.export.lowering import lower
-from bitedge.export.tracing.capture import trace
-from bitedge.export.tracing.layers import torch_batch_norm
+from bitedge.export.capture.capture import trace
+from bitedge.export.capture.layers import torch_batch_norm
+from bitedge.export.formats.bundle import Bundle
+from bitedge.export.formats.gguf import writer as gguf_writer
+from bitedge.export.ir import reference
+from bitedge.export.ir.exactness import exact_values
+from bitedge.export.lowering.lower import lower
+from bitedge.export.verify.golden import make_golden
 from bitedge.runtime import Model
 
 EXAMPLES = int(os.environ.get("BITEDGE_EXAMPLES", "60"))
@@ -43,7 +44,7 @@ def test_torch_graphs_and_core_agree(case: Case) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
-        packed.write(Bundle(captured.graph, lowered, make_golden(lowered)), path)
+        gguf_writer.write(Bundle(captured.graph, lowered, make_golden(lowered)), path)
         model = Model(path)
     values = model.activations(case.images)
     assert core_differences(lowered, values) == []

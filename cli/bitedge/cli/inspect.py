@@ -31,9 +31,9 @@ def run(args: argparse.Namespace) -> int:
     if args.graph or args.kernels:
         raise CommandError(f"--graph and --kernels take a .gguf file, got {args.file.name}")
     if suffix == ".onnx":
-        from bitedge.export.describe_onnx import describe
+        from bitedge.export.formats.onnx.describe import describe
     elif suffix == ".tflite":
-        from bitedge.export.describe_tflite import describe
+        from bitedge.export.formats.tflite.describe import describe
     else:
         raise CommandError(f"{args.file.name}: expected a file that ends in .gguf, .onnx or .tflite")
     description = describe(args.file)
@@ -53,7 +53,7 @@ def _packed(args: argparse.Namespace) -> int:
 
 
 def _draw(model: Model, path: Path) -> None:
-    from bitedge.export.render import Box, svg
+    from bitedge.export.ir.render import Box, svg
 
     if path.suffix.lower() != ".svg":
         raise CommandError(f"--graph writes a picture that ends in .svg, got {path.name}")

@@ -9,31 +9,37 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bitedge.export.api import export as export
+    from bitedge.export.api import export_run as export_run
+    from bitedge.export.capture.capture import capture as capture
     from bitedge.export.errors import ExportError as ExportError
-    from bitedge.export.exporting import export as export
-    from bitedge.export.exporting import export_run as export_run
-    from bitedge.export.graph import Graph as Graph
-    from bitedge.export.lowering import lower as lower
-    from bitedge.export.report import Report as Report
-    from bitedge.export.tracing.capture import capture as capture
-    from bitedge.export.verify import Verdict as Verdict
-    from bitedge.export.verify import verify_artifacts as verify_artifacts
-    from bitedge.export.verify import verify_export as verify_export
+    from bitedge.export.ir.graph import Graph as Graph
+    from bitedge.export.lowering.lower import lower as lower
+    from bitedge.export.report.report import Report as Report
+    from bitedge.export.verify.contract import Verdict as Verdict
+    from bitedge.export.verify.contract import verify_artifacts as verify_artifacts
+    from bitedge.export.verify.contract import verify_export as verify_export
 
 _HOMES = {
     "ExportError": "bitedge.export.errors",
-    "Graph": "bitedge.export.graph",
-    "Report": "bitedge.export.report",
-    "Verdict": "bitedge.export.verify",
-    "capture": "bitedge.export.tracing.capture",
-    "export": "bitedge.export.exporting",
-    "export_run": "bitedge.export.exporting",
-    "lower": "bitedge.export.lowering",
-    "verify_artifacts": "bitedge.export.verify",
-    "verify_export": "bitedge.export.verify",
+    "Graph": "bitedge.export.ir.graph",
+    "Report": "bitedge.export.report.report",
+    "Verdict": "bitedge.export.verify.contract",
+    "capture": "bitedge.export.capture.capture",
+    "export": "bitedge.export.api",
+    "export_run": "bitedge.export.api",
+    "lower": "bitedge.export.lowering.lower",
+    "verify_artifacts": "bitedge.export.verify.contract",
+    "verify_export": "bitedge.export.verify.contract",
 }
 
 __all__ = sorted(_HOMES)
+
+# A function has the name of the sub-package that it comes from. Importing a sub-package for the first time binds its
+# name here, so that is done now (it holds no code), and the name is left to the function.
+for _name in ("capture", "verify"):
+    importlib.import_module(f"{__name__}.{_name}")
+    del globals()[_name]
 
 
 def __getattr__(name: str) -> Any:

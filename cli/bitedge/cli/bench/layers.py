@@ -57,10 +57,11 @@ def write_arrays(stack: Stack, path: Path) -> None:
 
 def write_packed(stack: Stack, path: Path) -> None:
     """Write the stack as a packed model: scale, bias and the sign that follows are thresholds, but for the last."""
-    from bitedge.export import ops, packed
-    from bitedge.export.bundle import Bundle
-    from bitedge.export.golden import make_golden
-    from bitedge.export.graph import Graph, Kind, Node, Value
+    from bitedge.export.formats.bundle import Bundle
+    from bitedge.export.formats.gguf import writer as gguf_writer
+    from bitedge.export.ir import ops
+    from bitedge.export.ir.graph import Graph, Kind, Node, Value
+    from bitedge.export.verify.golden import make_golden
 
     arrays = stack.arrays()
     window = ops.Window(kernel=(3, 3), pads=(1, 1, 1, 1))
@@ -78,4 +79,4 @@ def write_packed(stack: Stack, path: Path) -> None:
         nodes.append(Node(ops.BinaryConv2d(turned, window, epilogue=threshold), (f"bits{i}",), (f"bits{i + 1}",)))
     shape = (stack.side, stack.side, stack.channels)
     graph = Graph(stack.layer, Value("input", Kind.FLOAT, shape), tuple(nodes), "answer")
-    packed.write(Bundle(graph, graph, make_golden(graph, count=1)), path)
+    gguf_writer.write(Bundle(graph, graph, make_golden(graph, count=1)), path)

@@ -162,11 +162,11 @@ def _kernels(args: argparse.Namespace, engine: Engine) -> list[str | None]:
 def steady_images(model: Any) -> np.ndarray[Any, Any]:
     """The inputs of the golden vectors, which are the same for every engine, and known to be steady.
 
-    A sign of nearly 0 turns with any engine's own order of summation, so an image that has one accuses the innocent.
-    The exporter chose these inputs so that the answer stays when float weights are disturbed (`bitedge.export.golden`).
+    A sign of nearly 0 turns with any engine's own order of summation, so an image that has one fails a correct engine.
+    The exporter chose these inputs so that the answer stays when float weights change (`bitedge.export.verify.golden`).
     """
-    from bitedge.export.golden import golden_input
-    from bitedge.export.graph import Kind, Value
+    from bitedge.export.ir.graph import Kind, Value
+    from bitedge.export.verify.golden import golden_input
 
     value = Value("input", Kind(model.input_kind), tuple(model.input_shape))
     seed, count = (int(model.metadata[f"bitedge.golden.{key}"]) for key in ("seed", "count"))
@@ -194,8 +194,8 @@ def make_float_tflite(target: Path, folder: Path) -> str | None:
     if locate(ENGINES[-1], target) is None:
         return None
     from bitedge.export.errors import ExportError
-    from bitedge.export.rerun import relower
-    from bitedge.export.tflite_float import write_float
+    from bitedge.export.formats.tflite.float32 import write_float
+    from bitedge.export.verify.rerun import relower
 
     try:
         write_float(relower(target)[2], folder / FLOAT_TFLITE)

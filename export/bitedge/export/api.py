@@ -1,0 +1,165 @@
+"""From a module, or a training run, to artifacts and a report."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from torch import nn
+
+from bitedge.export.capture.capture import Captured, Example, trace
+from bitedge.export.capture.layers import torch_batch_norm
+from bitedge.export.errors import ExportError
+from bitedge.export.formats.bundle import Bundle
+from bitedge.export.formats.formats import choose
+from bitedge.export.ir.graph import Graph
+from bitedge.export.ir.shapes import infer
+from bitedge.export.lowering.half import halve_weights
+from bitedge.export.lowering.lower import lower
+from bitedge.export.report.half import Evaluation, half_effect
+from bitedge.export.report.layers import layer_rows
+from bitedge.export.report.report import Report
+from bitedge.export.verify.golden import make_golden
+
+if TYPE_CHECKING:
+    from bitedge.train.engine.run import Checkpoint, Run
+
+
+def export(
+    module: nn.Module,
+    example: Example,
+    out_dir: str | os.PathLike[str],
+    *,
+    formats: Sequence[str] | None = None,
+    labels: Sequence[str] | None = None,
+    preprocessing: Mapping[str, Any] | None = None,
+    training: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    fp16: bool = False,
+    strict: bool = False,
+    evaluation: Evaluation | None = None,
+    source: Mapping[str, Any] | None = None,
+) -> Report:
+    """Write a module in every format that is asked for, and give the report that is also saved beside them.
+
+    `example` is an input tensor `[N, C, H, W]` or its shape. With `preprocessing` the artifacts take uint8 images,
+    without they take float32. `formats=None` writes all that are installed. `fp16` stores float weights in half
+    precision, and the report tells what that costs on the `evaluation` (images and labels); `strict` refuses a network
+    in which a layer that was trained binary would stay float.
+    """
+    chosen, skipped = choose(formats)
+    captured = trace(module, example, preprocessing=preprocessing, name=name)
+    full = lower(captured.graph, batch_norm=torch_batch_norm)
+    bundle = _bundle(captured, halve_weights(full) if fp16 else full, tuple(labels or ()), training)
+    report = _describe(bundle, skipped, source)
+    if strict and report.stayed_float():
+        rows = "; ".join(f"{row.layer} ({row.why})" for row in report.stayed_float())
+        raise ExportError(f"strict: trained binary, but would stay float: {rows}")
+    folder = Path(out_dir)
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes: dict[str, int] = {}
+    failures: dict[str, str] = {}
+    for row in chosen:
+        path = folder / row.file_name
+        try:
+            row.writer()(bundle, path)
+            sizes[row.file_name] = path.stat().st_size
+        except ExportError as error:
+            failures[row.name] = str(error)
+    half = half_effect(bundle, full, evaluation) if fp16 else None
+    report = replace(report, sizes=sizes, failures=failures, half=half)
+    report.save(folder)
+    return report
+
+
+def _bundle(captured: Captured, lowered: Graph, labels: tuple[str, ...], training: Mapping[str, Any] | None) -> Bundle:
+    outputs = infer(lowered)[lowered.output].shape[2]
+    if labels and len(labels) != outputs:
+        raise ExportError(f"expected one label per output, got {len(labels)} labels for {outputs} outputs")
+    return Bundle(captured.graph, lowered, make_golden(lowered), labels, captured.preprocessing, training)
+
+
+def _describe(bundle: Bundle, skipped: Mapping[str, str], source: Mapping[str, Any] | None) -> Report:
+    graph = bundle.lowered
+    return Report(
+        network=graph.name,
+        input={"kind": str(graph.input.kind), "shape": list(graph.input.shape)},
+        outputs=infer(graph)[graph.output].shape[2],
+        layers=tuple(layer_rows(bundle.captured, graph)),
+        sizes={},
+        skipped=skipped,
+        source=source,
+    )
+
+
+def export_run(
+    run_dir: str | os.PathLike[str],
+    out_dir: str | os.PathLike[str] | None = None,
+    *,
+    checkpoint: Checkpoint = "best",
+    formats: Sequence[str] | None = None,
+    fp16: bool = False,
+    strict: bool = False,
+    data: Path | None = None,
+    limit: int | None = 1000,
+) -> Report:
+    """Export a training run, to `RUN_DIR/export` unless told otherwise.
+
+    With `fp16`, the accuracy is measured with and without, on `limit` images of the run's data set when it is there.
+    """
+    from bitedge.train.engine.run import load_run
+
+    run = load_run(Path(run_dir), checkpoint=checkpoint)
+    folder = Path(out_dir) if out_dir is not None else Path(run_dir) / "export"
+    return export(
+        run.module,
+        input_shape(run),
+        folder,
+        formats=formats,
+        labels=run.labels,
+        preprocessing=run.preprocessing,
+        training=training_record(run),
+        fp16=fp16,
+        strict=strict,
+        evaluation=_evaluation(run, data, limit) if fp16 else None,
+        source={"run": os.path.relpath(Path(run_dir).resolve(), folder.resolve()), "checkpoint": checkpoint},
+    )
+
+
+def training_record(run: Run) -> dict[str, Any]:
+    """Give what the artifacts say of their training: recipe, seed, data set, epoch and accuracy."""
+    selected = run.training[run.checkpoint]
+    tested = run.training["test"]
+    measured = selected if tested is None else tested[run.checkpoint]
+    return {
+        "recipe": (run.folder / "recipe.toml").read_text(encoding="utf-8"),
+        "recipe_name": run.recipe.name,
+        "seed": run.recipe.seed,
+        "data": run.recipe.data.name,
+        "checkpoint": run.checkpoint,
+        "epoch": selected["epoch"],
+        "epochs": run.recipe.epochs,
+        "accuracy": measured["accuracy"],
+        "measured_on": run.training["selected_on"] if tested is None else "test",
+    }
+
+
+def _evaluation(run: Run, data: Path | None, limit: int | None) -> Evaluation | None:
+    """Give the run's test images; None when nobody said where they are and they are not where they were."""
+    from bitedge.train.errors import TrainError
+
+    try:
+        return run.evaluation(data, limit=limit)
+    except TrainError:
+        if data is not None:
+            raise
+        return None
+
+
+def input_shape(run: Run) -> tuple[int, int, int]:
+    """Give channels, height and width of a run's images."""
+    height, width = run.preprocessing["size"]
+    return len(run.preprocessing["scale"]), int(height), int(width)

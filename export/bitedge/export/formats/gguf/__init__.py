@@ -1,0 +1,1 @@
+"""The packed file of the C++ core."""

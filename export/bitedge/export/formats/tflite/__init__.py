@@ -1,0 +1,1 @@
+"""The TFLite file of Larq Compute Engine."""

@@ -1,0 +1,172 @@
+"""Shape and kind of every value, inferred node by node; a graph that does not fit together is refused here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from bitedge.export.errors import ExportError
+from bitedge.export.ir import ops
+from bitedge.export.ir.graph import Graph, Kind, Node, Shape, Value
+
+Typed = tuple[Kind, Shape]
+
+MAX_TAPS = 2**23  # beyond it an accumulator would not fit a float32
+MAX_ELEMENTS = 2**31
+MAX_WINDOW = 65_535
+
+
+def infer(graph: Graph) -> dict[str, Value]:
+    """Give every value of the graph by name, in the order in which they are made."""
+    values = {graph.input.name: graph.input}
+    for node in graph.nodes:
+        for value in infer_node(node, [values[name] for name in node.inputs]):
+            values[value.name] = value
+    return values
+
+
+def infer_node(node: Node, inputs: Sequence[Value]) -> list[Value]:
+    """Give the values that one node makes."""
+    rule = RULES.get(type(node.op))
+    if rule is None:
+        raise ExportError(f"{node.layer}: the graph has no operator {type(node.op).__name__}")
+    typed = rule(node, inputs)
+    if len(typed) != len(node.outputs):
+        raise ExportError(f"{node.layer}: {node.op.name} makes {len(typed)} values, {len(node.outputs)} were named")
+    for _, shape in typed:
+        if min(shape) < 1 or shape[0] * shape[1] * shape[2] > MAX_ELEMENTS:
+            raise ExportError(f"{node.layer}: {node.op.name} would give the shape {shape}; is the input too small?")
+    return [Value(name, kind, shape) for name, (kind, shape) in zip(node.outputs, typed, strict=True)]
+
+
+def _windowed(node: Node, window: ops.Window, shape: Shape, channels: int) -> Shape:
+    numbers = (*window.kernel, *window.stride, *window.pads, *window.dilation)
+    if max(numbers) > MAX_WINDOW or min(window.pads) < 0 or min(*window.kernel, *window.stride, *window.dilation) < 1:
+        raise ExportError(f"{node.layer}: {node.op.name} has a window outside the limits: {window}")
+    return (*window.output_size(shape[0], shape[1]), channels)
+
+
+_CONVOLUTION_KINDS: Mapping[type[ops.Op], tuple[tuple[Kind, ...], Kind]] = {
+    ops.Conv2d: ((Kind.FLOAT, Kind.INT, Kind.BITS), Kind.FLOAT),
+    ops.BinaryConv2d: ((Kind.BITS,), Kind.INT),
+    ops.ImageConv2d: ((Kind.UINT8,), Kind.INT),
+}
+
+
+def _convolution(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    op = node.op
+    assert isinstance(op, ops.Conv2d | ops.BinaryConv2d | ops.ImageConv2d)
+    kinds, exact = _CONVOLUTION_KINDS[type(op)]
+    _want(node, inputs[0], *kinds)
+    out_channels, *kernel, depth = op.weight.shape
+    groups = op.window.groups
+    if tuple(kernel) != op.window.kernel or depth * groups != inputs[0].shape[2] or out_channels % groups:
+        fit = f"weight {op.weight.shape} and {groups} groups do not fit an input of {inputs[0].shape[2]} channels"
+        raise ExportError(f"{node.layer}: {fit}")
+    if kernel[0] * kernel[1] * depth > MAX_TAPS:
+        raise ExportError(f"{node.layer}: more than {MAX_TAPS} taps per output")
+    shape = _windowed(node, op.window, inputs[0].shape, out_channels)
+    if op.epilogue is None:
+        return [(exact, shape)]
+    return _epilogue(node, op.epilogue, shape, inputs[1:])
+
+
+def _epilogue(node: Node, epilogue: ops.Epilogue, shape: Shape, residual: Sequence[Value]) -> list[Typed]:
+    for value in residual:
+        if value.shape != shape:
+            raise ExportError(f"{node.layer}: cannot add {value.name} of shape {value.shape} to shape {shape}")
+    if isinstance(epilogue, ops.Threshold):
+        if residual:
+            raise ExportError(f"{node.layer}: a threshold takes no residual")
+        return [(Kind.BITS, shape)]
+    outputs: list[Typed] = []
+    if epilogue.emit != "bits":
+        outputs.append((Kind.FLOAT, shape))
+    if epilogue.emit != "float":
+        outputs.append((Kind.BITS, shape))
+    return outputs
+
+
+def _elementwise(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.Elementwise)
+    return _epilogue(node, node.op.epilogue, inputs[0].shape, inputs[1:])
+
+
+def _normalize(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    _want(node, inputs[0], Kind.UINT8)
+    return [(Kind.FLOAT, inputs[0].shape)]
+
+
+def _float_like(_node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    return [(Kind.FLOAT, inputs[0].shape)]
+
+
+def _sign(_node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    return [(Kind.BITS, inputs[0].shape)]
+
+
+def _add(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    if inputs[0].shape != inputs[1].shape:
+        raise ExportError(f"{node.layer}: cannot add the shapes {inputs[0].shape} and {inputs[1].shape}")
+    return [(Kind.FLOAT, inputs[0].shape)]
+
+
+def _pad(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.Pad)
+    height, width, channels = inputs[0].shape
+    top, left, bottom, right = node.op.pads
+    ternary = node.op.value in (1.0, 0.0, -1.0)  # bits, and 0 for a tap that contributes nothing
+    kind = inputs[0].kind if inputs[0].kind is not Kind.BITS or ternary else Kind.FLOAT
+    return [(kind, (height + top + bottom, width + left + right, channels))]
+
+
+def _flatten(_node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    height, width, channels = inputs[0].shape
+    return [(inputs[0].kind, (1, 1, height * width * channels))]
+
+
+def _max_pool(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.MaxPool2d)
+    _check_pool(node, node.op.window, inputs[0].shape)
+    return [(inputs[0].kind, _windowed(node, node.op.window, inputs[0].shape, inputs[0].shape[2]))]
+
+
+def _avg_pool(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.AvgPool2d)
+    _check_pool(node, node.op.window, inputs[0].shape)
+    return [(Kind.FLOAT, _windowed(node, node.op.window, inputs[0].shape, inputs[0].shape[2]))]
+
+
+def _check_pool(node: Node, window: ops.Window, shape: Shape) -> None:
+    """Every window must hold at least one real pixel: otherwise there is nothing to pool."""
+    for axis in (0, 1):
+        before, size = window.pads[axis], shape[axis]
+        for start in range(window.output_size(shape[0], shape[1])[axis]):
+            first = start * window.stride[axis] - before
+            taps = range(first, first + window.dilation[axis] * window.kernel[axis], window.dilation[axis])
+            if not any(0 <= tap < size for tap in taps):
+                raise ExportError(f"{node.layer}: a window of {node.op.name} lies wholly in the padding")
+
+
+def _want(node: Node, value: Value, *kinds: Kind) -> None:
+    if value.kind not in kinds:
+        raise ExportError(f"{node.layer}: {node.op.name} takes {'/'.join(kinds)}, {value.name!r} is {value.kind}")
+
+
+RULES: Mapping[type[ops.Op], Callable[[Node, Sequence[Value]], list[Typed]]] = {
+    ops.Normalize: _normalize,
+    ops.Pad: _pad,
+    ops.Sign: _sign,
+    ops.Conv2d: _convolution,
+    ops.BinaryConv2d: _convolution,
+    ops.ImageConv2d: _convolution,
+    ops.BatchNorm: _float_like,
+    ops.LayerNorm: _float_like,
+    ops.Relu: _float_like,
+    ops.Prelu: _float_like,
+    ops.Add: _add,
+    ops.Flatten: _flatten,
+    ops.MaxPool2d: _max_pool,
+    ops.AvgPool2d: _avg_pool,
+    ops.Softmax: _float_like,
+    ops.Elementwise: _elementwise,
+}

@@ -1,0 +1,47 @@
+"""Lowering: from the captured graph to the nine operators of docs/format.md, without changing a single bit."""
+
+from __future__ import annotations
+
+from bitedge.export.errors import ExportError
+from bitedge.export.ir import ops, reference
+from bitedge.export.ir.graph import Graph, Kind
+from bitedge.export.ir.shapes import infer
+from bitedge.export.lowering.casts import cast_bits
+from bitedge.export.lowering.epilogues import make_epilogues
+from bitedge.export.lowering.flatten import absorb_flatten
+from bitedge.export.lowering.fuse import fuse_epilogues
+from bitedge.export.lowering.pads import fold_pads
+from bitedge.export.lowering.pixels import read_pixels
+from bitedge.export.lowering.thresholds import BatchNormFunction, find_thresholds
+
+MAX_NODES = 4096
+
+
+def lower(graph: Graph, *, batch_norm: BatchNormFunction = reference.batch_norm) -> Graph:
+    """Lower a captured graph. `batch_norm` evaluates a BatchNorm: export passes torch's own."""
+    graph = fold_pads(graph)
+    graph = absorb_flatten(graph)
+    graph = read_pixels(graph)
+    graph = find_thresholds(graph, batch_norm)
+    graph = make_epilogues(graph, batch_norm)
+    graph = fuse_epilogues(graph)
+    graph = cast_bits(graph)
+    check_lowered(graph)
+    return graph
+
+
+def check_lowered(graph: Graph) -> None:
+    """Refuse a graph that the packed format cannot hold."""
+    values = infer(graph)
+    if len(graph.nodes) > MAX_NODES:
+        raise ExportError(f"the network has {len(graph.nodes)} nodes, the format holds at most {MAX_NODES}")
+    for node in graph.nodes:
+        bare = isinstance(node.op, ops.Conv2d | ops.BinaryConv2d | ops.ImageConv2d) and node.op.epilogue is None
+        if not isinstance(node.op, ops.LOWERED) or bare:
+            raise ExportError(f"layer {node.layer!r}: {node.op.name} has no lowered form")
+    floating = (ops.Conv2d, ops.AvgPool2d, ops.LayerNorm, ops.Softmax)
+    for node in graph.nodes:
+        if isinstance(node.op, floating) and values[node.inputs[0]].kind is not Kind.FLOAT:
+            raise ExportError(f"layer {node.layer!r}: {node.op.name} takes floats, not {values[node.inputs[0]].kind}")
+    if values[graph.output].kind is not Kind.FLOAT:
+        raise ExportError(f"the answer {graph.output!r} is {values[graph.output].kind}, expected floats")

@@ -1,1 +1,0 @@
-"""Capture: torch modules become graphs."""
