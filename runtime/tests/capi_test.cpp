@@ -11,14 +11,14 @@ namespace {
 
 bitedge_model* load(const char* name, const char* kernels = nullptr) {
   bitedge_model* model = nullptr;
-  const bitedge_load_options options = {sizeof options, kernels};
+  const bitedge_load_options options = {sizeof options, kernels, 0};
   CHECK_EQ(bitedge_model_load_file(data_path(name).c_str(), &options, &model), BITEDGE_OK);
   return model;
 }
 
 bitedge_context* make_context(const bitedge_model* model, int threads, bool keep) {
   bitedge_context* context = nullptr;
-  const bitedge_context_options options = {sizeof options, threads, keep};
+  const bitedge_context_options options = {sizeof options, threads, keep, 0, 0};
   CHECK_EQ(bitedge_context_create(model, &options, &context), BITEDGE_OK);
   return context;
 }
@@ -56,7 +56,7 @@ TEST(lists_kernels) {
 
 TEST(refuses_kernels_that_are_not_there) {
   bitedge_model* model = nullptr;
-  const bitedge_load_options options = {sizeof options, "mmx"};
+  const bitedge_load_options options = {sizeof options, "mmx", 0};
   CHECK_EQ(bitedge_model_load_file(data_path("small.gguf").c_str(), &options, &model), BITEDGE_ERROR_UNAVAILABLE);
   CHECK(last_error_has("mmx") && last_error_has("scalar"));
   CHECK(model == nullptr);
@@ -146,7 +146,7 @@ TEST(checks_sizes) {
   bitedge_context_free(context);
   bitedge_context* none = nullptr;
   for (int threads : {0, -1, 257}) {
-    const bitedge_context_options options = {sizeof options, threads, 0};
+    const bitedge_context_options options = {sizeof options, threads, 0, 0, 0};
     CHECK_EQ(bitedge_context_create(model, &options, &none), BITEDGE_ERROR_ARGUMENT);
   }
   bitedge_model_free(model);

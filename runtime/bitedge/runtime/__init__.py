@@ -1,7 +1,7 @@
 """Run packed binarized networks on the C++ core. Needs numpy and nothing else."""
 
 from bitedge.runtime.box import boxed_models, find_model
-from bitedge.runtime.context import Context
+from bitedge.runtime.context import Context, Memory
 from bitedge.runtime.description import NodeInfo, ValueInfo
 from bitedge.runtime.errors import RuntimeFault
 from bitedge.runtime.kernels import Kernels, available_kernels, cpu_features, version
@@ -10,6 +10,7 @@ from bitedge.runtime.model import Model
 __all__ = [
     "Context",
     "Kernels",
+    "Memory",
     "Model",
     "NodeInfo",
     "RuntimeFault",

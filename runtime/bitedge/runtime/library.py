@@ -13,7 +13,7 @@ from typing import Any
 from bitedge.runtime.errors import RuntimeFault, Status, failure
 
 API_VERSION = 1
-NAMES = {"darwin": "libbitedge.dylib", "win32": "bitedge.dll"}
+NAMES = {"darwin": "libbitedge.dylib"}
 VARIABLE = "BITEDGE_LIBRARY"
 
 
@@ -39,13 +39,25 @@ class KernelStruct(_Sized):
 class LoadOptions(_Sized):
     """`bitedge_load_options`."""
 
-    _fields_ = (("struct_size", c_size_t), ("kernels", c_char_p))
+    _fields_ = (("struct_size", c_size_t), ("kernels", c_char_p), ("memory_limit", c_uint64))
 
 
 class ContextOptions(_Sized):
     """`bitedge_context_options`."""
 
-    _fields_ = (("struct_size", c_size_t), ("threads", c_int32), ("keep_values", c_int32))
+    _fields_ = (
+        ("struct_size", c_size_t),
+        ("threads", c_int32),
+        ("keep_values", c_int32),
+        ("memory_limit", c_uint64),
+        ("spin_microseconds", c_int32),
+    )
+
+
+class MemoryStruct(_Sized):
+    """`bitedge_memory`."""
+
+    _fields_ = (("struct_size", c_size_t), ("model", c_uint64), ("arena", c_uint64), ("scratch", c_uint64))
 
 
 class ValueStruct(_Sized):
@@ -79,6 +91,7 @@ _SIGNATURES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "bitedge_context_create": (c_int, (c_void_p, POINTER(ContextOptions), POINTER(c_void_p))),
     "bitedge_context_free": (None, (c_void_p,)),
     "bitedge_context_run": (c_int, (c_void_p, c_void_p, c_size_t, c_size_t, c_void_p, c_size_t)),
+    "bitedge_context_memory": (c_int, (c_void_p, POINTER(MemoryStruct))),
     "bitedge_context_value": (c_int, (c_void_p, c_size_t, POINTER(ValueStruct))),
     "bitedge_context_set_profiling": (c_int, (c_void_p, c_int)),
     "bitedge_context_profile": (c_int, (c_void_p, POINTER(c_uint64), c_size_t)),

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from bitedge.runtime.arrays import Array
-from bitedge.runtime.context import Context
+from bitedge.runtime.context import Context, Memory, checked_limit
 from bitedge.runtime.description import NodeInfo, Shape, ValueInfo, nodes_of, values_of
 from bitedge.runtime.errors import RuntimeFault, Status
 from bitedge.runtime.library import LoadOptions, call, library
@@ -31,10 +31,22 @@ class Model:
         logits = model.run(images)  # uint8 [N, height, width, channels] to float32 [N, outputs]
     """
 
-    def __init__(self, source: str | os.PathLike[str] | bytes, *, threads: int = 1, kernels: str | None = None) -> None:
-        """Load a file, or the bytes of one, for the named kernels; None takes those of BITEDGE_KERNELS, or the best."""
+    def __init__(
+        self,
+        source: str | os.PathLike[str] | bytes,
+        *,
+        threads: int = 1,
+        kernels: str | None = None,
+        memory_limit: int | None = None,
+    ) -> None:
+        """Load a file, or the bytes of one, for the named kernels; None takes those of BITEDGE_KERNELS, or the best.
+
+        The model, and the memory that `run` works in, may each take `memory_limit` bytes; MemoryError says what they
+        need. None allows 256 MiB and 64 times the size of the file, the latter for each image.
+        """
         handle = ctypes.c_void_p()
-        options = ctypes.byref(LoadOptions(kernels=None if kernels is None else kernels.encode()))
+        limit = checked_limit(memory_limit)
+        options = ctypes.byref(LoadOptions(kernels=None if kernels is None else kernels.encode(), memory_limit=limit))
         if isinstance(source, bytes):
             self.path = None
             call("bitedge_model_load_memory", source, len(source), options, ctypes.byref(handle))
@@ -47,7 +59,7 @@ class Model:
         weakref.finalize(self, library().bitedge_model_free, handle)
         self._description: dict[str, Any] = json.loads(library().bitedge_model_describe(handle))
         self.values: tuple[ValueInfo, ...] = values_of(self._description)
-        self._context = Context(self, threads=threads)
+        self._context = Context(self, threads=threads, memory_limit=memory_limit)
 
     def __repr__(self) -> str:
         shapes = f"{self.input_kind} {list(self.input_shape)} -> {self.output_count}"
@@ -112,9 +124,32 @@ class Model:
         """The operators in the order in which they run."""
         return nodes_of(self._description)
 
-    def context(self, threads: int = 1, *, keep_values: bool = False) -> Context:
-        """A place of its own to run this model in, for one thread."""
-        return Context(self, threads=threads, keep_values=keep_values)
+    @property
+    def memory(self) -> Memory:
+        """What the model holds, and the memory that `run` works in."""
+        return self._context.memory
+
+    def context(
+        self,
+        threads: int = 1,
+        *,
+        keep_values: bool = False,
+        memory_limit: int | None = None,
+        spin_microseconds: int | None = None,
+    ) -> Context:
+        """Memory and threads of its own to run this model in, for one caller.
+
+        Every context has `threads` threads: those that run at once should have no more together than there are cores.
+        A thread without work looks for it for `spin_microseconds` before it sleeps; None is 100, and 0 leaves the cores
+        to others.
+        """
+        return Context(
+            self,
+            threads=threads,
+            keep_values=keep_values,
+            memory_limit=memory_limit,
+            spin_microseconds=spin_microseconds,
+        )
 
     def run(self, images: Array) -> Array:
         """Answer a batch of images: [N, height, width, channels] to float32 [N, outputs]."""

@@ -1,5 +1,6 @@
 // The C API over the core. Every entry point runs inside `guarded`: no exception gets past it.
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "bitedge/bitedge.h"
+#include "graph/infer.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
 #include "run/context.h"
@@ -25,8 +27,15 @@ struct bitedge_model {
 };
 
 struct bitedge_context {
-  bitedge_context(std::shared_ptr<const Model> shared, int threads, bool keep)
-      : model(std::move(shared)), context(model->program(), threads, keep), keep_values(keep) {}
+  bitedge_context(std::shared_ptr<const Model> shared, const bitedge_context_options& options)
+      : model(std::move(shared)),
+        context(model->program(), options.threads, options.keep_values != 0, model->context_limit(options.memory_limit),
+                patience(options.spin_microseconds)),
+        keep_values(options.keep_values != 0) {}
+
+  static std::chrono::microseconds patience(int32_t asked) {
+    return asked == 0 ? bitedge::Pool::kPatience : std::chrono::microseconds(std::max(asked, 0));
+  }
 
   std::shared_ptr<const Model> model;  // before the context, which refers to it
   bitedge::Context context;
@@ -91,9 +100,9 @@ bitedge_status load_model(const bitedge_load_options* options, bitedge_model** m
   return guarded([&] {
     require(model != nullptr, "the model pointer is NULL");
     const bitedge_load_options chosen =
-        read_options(options, bitedge_load_options{sizeof(bitedge_load_options), nullptr});
+        read_options(options, bitedge_load_options{sizeof(bitedge_load_options), nullptr, 0});
     auto handle = std::make_unique<bitedge_model>();
-    handle->model = load(chosen.kernels);
+    handle->model = load(chosen);
     *model = handle.release();
   });
 }
@@ -118,11 +127,19 @@ const char* bitedge_version(void) { return BITEDGE_VERSION; }
 const char* bitedge_last_error(void) { return last_error; }
 
 const char* bitedge_cpu_features(void) {
-  static const std::string names = bitedge::cpu_feature_names();
-  return names.c_str();
+  const char* text = "";
+  guarded([&] {
+    static const std::string names = bitedge::cpu_feature_names();
+    text = names.c_str();
+  });
+  return text;
 }
 
-size_t bitedge_kernel_count(void) { return bitedge::built_kernels().size(); }
+size_t bitedge_kernel_count(void) {
+  size_t count = 0;
+  guarded([&] { count = bitedge::built_kernels().size(); });
+  return count;
+}
 
 bitedge_status bitedge_kernel(size_t index, bitedge_kernel_info* info) {
   return guarded([&] {
@@ -142,17 +159,17 @@ bitedge_status bitedge_kernel(size_t index, bitedge_kernel_info* info) {
 }
 
 bitedge_status bitedge_model_load_file(const char* path, const bitedge_load_options* options, bitedge_model** model) {
-  return load_model(options, model, [&](const char* kernels) {
+  return load_model(options, model, [&](const bitedge_load_options& chosen) {
     require(path != nullptr, "the path is NULL");
-    return Model::load_file(path, kernels);
+    return Model::load_file(path, chosen.kernels, chosen.memory_limit);
   });
 }
 
 bitedge_status bitedge_model_load_memory(const void* data, size_t size, const bitedge_load_options* options,
                                          bitedge_model** model) {
-  return load_model(options, model, [&](const char* kernels) {
+  return load_model(options, model, [&](const bitedge_load_options& chosen) {
     require(data != nullptr || size == 0, "the data is NULL");
-    return Model::load_memory(data, size, kernels);
+    return Model::load_memory(data, size, chosen.kernels, true, chosen.memory_limit);
   });
 }
 
@@ -175,6 +192,7 @@ bitedge_status bitedge_model_get_info(const bitedge_model* model, bitedge_model_
     row.node_count = m.graph().nodes.size();
     row.label_count = m.metadata().labels.size();
     row.golden_count = m.metadata().golden.count;
+    row.memory_bytes = m.memory_bytes();
     write_struct(info, row);
   });
 }
@@ -186,6 +204,28 @@ const char* bitedge_model_label(const bitedge_model* model, size_t index) {
 
 const char* bitedge_model_describe(const bitedge_model* model) {
   return model == nullptr ? nullptr : model->model->description().c_str();
+}
+
+bitedge_status bitedge_model_node(const bitedge_model* model, size_t index, bitedge_node_info* info) {
+  return guarded([&] {
+    require(model != nullptr, "the model is NULL");
+    const Model& m = *model->model;
+    require(index < m.graph().nodes.size(), "the model has fewer nodes");
+    const bitedge::Node& node = m.graph().nodes[index];
+    const bitedge::Value& output = m.graph().values[static_cast<size_t>(node.outputs[0])];
+    bitedge_node_info row{};
+    row.op = bitedge::op_name(node.op);
+    row.name = output.name.c_str();
+    row.kernel = m.program().node_kernel(index);
+    row.output_index = static_cast<size_t>(node.outputs[0]);
+    row.kind = kind_of(output.kind);
+    row.height = output.shape.height;
+    row.width = output.shape.width;
+    row.channels = output.shape.channels;
+    row.macs = bitedge::node_macs(m.graph(), node);
+    row.file_bytes = m.metadata().node_bytes[index];
+    write_struct(info, row);
+  });
 }
 
 bitedge_status bitedge_model_check(const bitedge_model* model) {
@@ -201,11 +241,11 @@ bitedge_status bitedge_context_create(const bitedge_model* model, const bitedge_
     require(model != nullptr, "the model is NULL");
     require(context != nullptr, "the context pointer is NULL");
     const bitedge_context_options chosen =
-        read_options(options, bitedge_context_options{sizeof(bitedge_context_options), 1, 0});
+        read_options(options, bitedge_context_options{sizeof(bitedge_context_options), 1, 0, 0, 0});
     if (chosen.threads < 1 || chosen.threads > kMostThreads) {
       throw Error(Status::kArgument, bitedge::join(chosen.threads, " threads, expected 1 to ", kMostThreads));
     }
-    *context = new bitedge_context(model->model, chosen.threads, chosen.keep_values != 0);
+    *context = new bitedge_context(model->model, chosen);
   });
 }
 
@@ -222,6 +262,17 @@ bitedge_status bitedge_context_run(bitedge_context* context, const void* input, 
     context->last_batch = 0;
     context->context.run(input, batch, output);
     context->last_batch = batch;
+  });
+}
+
+bitedge_status bitedge_context_memory(const bitedge_context* context, bitedge_memory* memory) {
+  return guarded([&] {
+    require(context != nullptr, "the context is NULL");
+    bitedge_memory row{};
+    row.model = context->model->memory_bytes();
+    row.arena = context->context.arena_bytes();
+    row.scratch = context->context.scratch_bytes();
+    write_struct(memory, row);
   });
 }
 

@@ -50,7 +50,7 @@ void Model::check() const {
   const Golden& golden = metadata().golden;
   if (golden.count == 0) throw Error(Status::kGolden, "the model has no golden vectors to check itself with");
   const size_t outputs = output().shape.elements();
-  Context context(program(), 1);
+  Context context(program(), 1, false, context_limit(0));
   std::vector<float> answer(outputs);
   for (uint32_t n = 0; n < golden.count; ++n) {
     context.run(golden_input(input(), golden.seed + n).data(), 1, answer.data());

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/budget.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -27,15 +28,46 @@ Model::Model(Blob blob, const char* kernels, bool verify_checksum)
       program_(Program::make(packed_.graph, kernels)),
       description_(describe(packed_.graph, packed_.metadata, *program_)) {}
 
-std::shared_ptr<const Model> Model::load_file(const std::string& path, const char* kernels) {
-  return named(path, [&] { return std::shared_ptr<const Model>(new Model(Blob::map(path), kernels, true)); });
+std::shared_ptr<const Model> Model::make(Blob blob, const char* kernels, bool verify_checksum, uint64_t memory_limit) {
+  const uint64_t limit = memory_limit ? memory_limit : default_limit(blob.size());
+  Budget budget(limit);
+  Budget::charge(blob.size());
+  const std::shared_ptr<Model> model(new Model(std::move(blob), kernels, verify_checksum));
+  model->limit_ = limit;
+  model->memory_bytes_ = budget.used() - model->drop_weights();
+  return model;
+}
+
+std::shared_ptr<const Model> Model::load_file(const std::string& path, const char* kernels, uint64_t memory_limit) {
+  return named(path, [&] {
+    Blob blob = Blob::read(path, memory_limit ? memory_limit : ~uint64_t(0));
+    return make(std::move(blob), kernels, true, memory_limit);
+  });
 }
 
 std::shared_ptr<const Model> Model::load_memory(const void* data, size_t size, const char* kernels,
-                                                bool verify_checksum) {
+                                                bool verify_checksum, uint64_t memory_limit) {
   return named("model in memory", [&] {
-    return std::shared_ptr<const Model>(new Model(Blob::copy(data, size), kernels, verify_checksum));
+    if (memory_limit && size > memory_limit) refuse_memory("the model", size, memory_limit);
+    return make(Blob::copy(data, size), kernels, verify_checksum, memory_limit);
   });
+}
+
+uint64_t Model::drop_weights() {
+  uint64_t bytes = 0;
+  const auto drop = [&](const auto& view) { bytes += blob_.drop(view.data, view.size * sizeof *view.data); };
+  for (size_t n = 0; n < graph().nodes.size(); ++n) {
+    const Node& node = graph().nodes[n];
+    if (!program_->owns_weights(n)) continue;
+    drop(node.bits);
+    drop(node.weight_f32);
+    drop(node.weight_f16);
+  }
+  return bytes;
+}
+
+MemoryLimit Model::context_limit(uint64_t asked) const {
+  return asked ? MemoryLimit{asked, 0} : MemoryLimit{0, limit_};
 }
 
 size_t Model::input_bytes() const {

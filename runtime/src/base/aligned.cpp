@@ -3,6 +3,8 @@
 #include <cstring>
 #include <new>
 
+#include "base/budget.h"
+
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -15,6 +17,7 @@ constexpr size_t kLine = 64, kHugePage = size_t(2) << 20;
 }  // namespace
 
 AlignedBlock::AlignedBlock(size_t bytes) : alignment(bytes >= kHugePage ? kHugePage : kLine) {
+  Budget::charge(bytes);
   const size_t whole = (bytes + alignment - 1) / alignment * alignment;
   data = ::operator new(whole, std::align_val_t(alignment));
 #if defined(__linux__) && defined(MADV_HUGEPAGE)

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstddef>
+#include <limits>
 #include <memory>
+#include <new>
 
 namespace bitedge {
 
@@ -23,7 +25,7 @@ class Aligned {
  public:
   Aligned() = default;
   explicit Aligned(size_t size)
-      : block_(std::make_unique<AlignedBlock>(size * sizeof(T))), data_(static_cast<T*>(block_->data)), size_(size) {}
+      : block_(std::make_unique<AlignedBlock>(bytes(size))), data_(static_cast<T*>(block_->data)), size_(size) {}
 
   T* data() { return data_; }
   const T* data() const { return data_; }
@@ -32,6 +34,11 @@ class Aligned {
   const T& operator[](size_t i) const { return data_[i]; }
 
  private:
+  static size_t bytes(size_t size) {
+    if (size > std::numeric_limits<size_t>::max() / 2 / sizeof(T)) throw std::bad_alloc();
+    return size * sizeof(T);
+  }
+
   std::unique_ptr<AlignedBlock> block_;
   T* data_ = nullptr;
   size_t size_ = 0;

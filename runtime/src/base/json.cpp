@@ -2,6 +2,8 @@
 
 #include <cstdio>
 
+#include "base/budget.h"
+
 namespace bitedge {
 namespace {
 
@@ -120,6 +122,7 @@ void JsonWriter::comma() {
 }
 
 void JsonWriter::quote(std::string_view text) {
+  Budget::charge(text.size() + 2);
   text_ += '"';
   for (char c : text) {
     if (c == '"' || c == '\\') {
@@ -166,6 +169,7 @@ JsonWriter& JsonWriter::boolean(bool value) { return raw(value ? "true" : "false
 
 JsonWriter& JsonWriter::raw(std::string_view json) {
   comma();
+  Budget::charge(json.size());
   text_ += json;
   return *this;
 }

@@ -1,24 +1,32 @@
 // A pool of threads that share one caller's work. The caller is one of them, so a pool of one has no thread at all.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <memory>
 
 namespace bitedge {
 
+class Team;
+
 class Pool {
  public:
-  explicit Pool(int threads);
+  // A thread that waits for work looks for it for so long before it sleeps: longer than the gap between two layers,
+  // and than what a caller does between two images. Waking it takes tens of microseconds.
+  static constexpr std::chrono::microseconds kPatience{100};
+
+  // Throws Error{kMemory} when a thread cannot be started; none is left then.
+  explicit Pool(int threads, std::chrono::microseconds patience = kPatience);
   ~Pool();
   Pool(const Pool&) = delete;
   Pool& operator=(const Pool&) = delete;
 
-  int size() const { return int(workers_.size()) + 1; }
+  int size() const { return threads_; }
+
+  // After a fork the child has none of the threads: starts them anew. To be called before a run's first job. Throws as
+  // the constructor does.
+  void restart_after_fork();
 
   // Calls task(i) once for each i below `count`, on any thread and in any order, and returns when all are done. Each
   // thread begins with its share of neighbours, which is the same for each call with the same count, so what it finds
@@ -38,25 +46,11 @@ class Pool {
  private:
   using Function = void (*)(const void*, size_t, int);
   void run(size_t count, Function function, const void* task);
-  void work(int thread);
-  void serve(int thread);
 
-  // Tasks [next, end) are left. A cache line of its own, which others touch only at the end.
-  struct alignas(64) Share {
-    std::atomic<size_t> next{0};
-    size_t end = 0;
-  };
-
-  Function function_ = nullptr;
-  const void* task_ = nullptr;
-  std::vector<Share> shares_;     // one of each thread
-  std::atomic<uint64_t> job_{0};  // odd while a job is open
-  std::atomic<int> present_{0};   // workers at the open job
-  std::atomic<int> asleep_{0};
-  bool stop_ = false;
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  std::vector<std::thread> workers_;
+  const int threads_;
+  const std::chrono::microseconds patience_;
+  uint64_t process_;            // counts forks: whose threads they are
+  std::unique_ptr<Team> team_;  // null when there is one thread
 };
 
 }  // namespace bitedge

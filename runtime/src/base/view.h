@@ -5,7 +5,7 @@
 
 namespace bitedge {
 
-// A tensor inside the mapped file. `data` is aligned to 32 bytes and lives as long as the model.
+// A tensor inside the file, as it was read. `data` is aligned to 32 bytes and lives as long as the model.
 template <typename T>
 struct View {
   const T* data = nullptr;

@@ -1,4 +1,5 @@
-// The bytes of a model: a mapped file, or a copy of the caller's memory. Either way aligned, and read only.
+// The bytes of a model: a copy of a file or of the caller's memory, aligned and read only. A file is not mapped:
+// whoever truncates it would end the process by a signal.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,8 @@ namespace bitedge {
 
 class Blob {
  public:
-  static Blob map(const std::string& path);  // throws Error{kIo}
+  // Throws Error{kIo}, or Error{kMemory} when the file is larger than `limit`.
+  static Blob read(const std::string& path, uint64_t limit);
   static Blob copy(const void* data, size_t size);
 
   Blob(Blob&& other) noexcept;
@@ -20,12 +22,14 @@ class Blob {
   const uint8_t* data() const { return data_; }
   size_t size() const { return size_; }
 
+  // Gives whole pages of this part back to the system: it will not be read again. Returns how many bytes.
+  size_t drop(const void* part, size_t size);
+
  private:
-  Blob(uint8_t* data, size_t size, bool mapped) : data_(data), size_(size), mapped_(mapped) {}
+  explicit Blob(size_t size);
 
   uint8_t* data_;
   size_t size_;
-  bool mapped_;
 };
 
 }  // namespace bitedge

@@ -55,6 +55,8 @@ class BinaryLayer final : public Layer {
     return geometry_.out.elements() * depth / kProductsPerByte;
   }
 
+  bool owns_weights() const override { return true; }
+
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
     const Word* map = static_cast<const Word*>(call.input);

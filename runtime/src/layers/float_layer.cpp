@@ -40,6 +40,8 @@ class FloatLayer final : public Layer {
     return map_bytes(images) + (dense_ ? (2 * depth_ + FloatStream::kRows + side_ * kBlock) * sizeof(float) : 0);
   }
 
+  bool owns_weights() const override { return true; }
+
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
     const float* map = static_cast<const float*>(call.input);

@@ -5,6 +5,8 @@
 #include <map>
 #include <utility>
 
+#include "base/budget.h"
+
 namespace bitedge {
 namespace {
 
@@ -50,6 +52,8 @@ Geometry::Geometry(const Window& w, const Shape& input, const Shape& output) : w
 
 std::vector<int32_t> Geometry::origins(size_t unit) const {
   std::vector<int32_t> table;
+  Budget::charge(uint64_t(merged()) * out.pixels() * sizeof(int32_t));
+  table.reserve(merged() * out.pixels());
   for (size_t image = 0; image < merged(); image++) {
     for (int32_t y = 0; y < out.height; y++) {
       for (int32_t x = 0; x < out.width; x++) {
@@ -85,6 +89,8 @@ Geometry::Classes Geometry::classes() const {
       c.real.push_back(std::move(real));
     }
   }
+  Budget::charge(uint64_t(merged()) * out.pixels() * sizeof(int32_t) * 2);  // this one, and the layer's own
+  c.of_pixel.reserve(merged() * out.pixels());
   for (size_t image = 0; image < merged(); image++) {
     for (const int32_t row : rows.of) {
       for (const int32_t column : columns.of) c.of_pixel.push_back(row * int32_t(columns.ranges.size()) + column);

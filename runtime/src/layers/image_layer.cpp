@@ -31,6 +31,8 @@ class ImageLayer final : public Layer {
 
   size_t scratch_bytes(size_t images, int) const override { return images * map_bytes() + kOverread; }
 
+  bool owns_weights() const override { return true; }
+
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
     prepare(call, pool);

@@ -38,6 +38,8 @@ class Layer {
   // What one image makes this layer read and no other; and the most that it could fetch for another one meanwhile.
   virtual Ahead streamed() const { return {}; }
   virtual size_t spare_bytes() const { return 0; }
+  // Whether the node's weights were copied when the layer was made, so that those of the file are not read any more.
+  virtual bool owns_weights() const { return false; }
   const char* kernel() const { return kernel_.c_str(); }
 
  protected:

@@ -20,6 +20,7 @@ class StemLayer final : public Layer {
             const Geometry& geometry);
 
   size_t scratch_bytes(size_t images, int threads) const override;
+  bool owns_weights() const override { return true; }
   void run(const Call& call, Pool& pool) const override;
 
   // The parts of run(), for a layer that goes on with the rows while they are in the cache.

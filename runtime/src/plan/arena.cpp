@@ -1,21 +1,23 @@
 #include "plan/arena.h"
 
 #include <algorithm>
+#include <limits>
+#include <new>
 #include <numeric>
 
 namespace bitedge {
 
-std::vector<size_t> place(const std::vector<Life>& lives, size_t* total) {
+std::vector<uint64_t> place(const std::vector<Life>& lives, uint64_t* total) {
   std::vector<size_t> order(lives.size());
   std::iota(order.begin(), order.end(), size_t(0));
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return lives[a].bytes > lives[b].bytes; });
 
-  std::vector<size_t> offsets(lives.size(), 0);
+  std::vector<uint64_t> offsets(lives.size(), 0);
   std::vector<size_t> placed;  // by ascending offset
   *total = 0;
   for (const size_t i : order) {
-    const size_t bytes = Arena::round(lives[i].bytes);
-    size_t offset = 0;
+    const uint64_t bytes = Arena::round(lives[i].bytes);
+    uint64_t offset = 0;
     for (const size_t other : placed) {
       const bool together = lives[other].first <= lives[i].last && lives[i].first <= lives[other].last;
       if (!together || offsets[other] + Arena::round(lives[other].bytes) <= offset) continue;
@@ -31,9 +33,10 @@ std::vector<size_t> place(const std::vector<Life>& lives, size_t* total) {
   return offsets;
 }
 
-void Arena::reserve(size_t bytes) {
+void Arena::reserve(uint64_t bytes) {
   block_ = Aligned<unsigned char>();
-  block_ = Aligned<unsigned char>(bytes);
+  if (bytes > std::numeric_limits<size_t>::max() / 2) throw std::bad_alloc();
+  block_ = Aligned<unsigned char>(size_t(bytes));
 }
 
 }  // namespace bitedge

@@ -40,6 +40,9 @@ class Program {
   // Which kernel runs a node, for reports: "avx512vpopcntdq binary_conv2d 4x16", "scalar softmax", "fused into conv1".
   const char* node_kernel(size_t node) const { return names_[node].c_str(); }
 
+  // Whether nothing reads the node's weights in the file any more.
+  bool owns_weights(size_t node) const { return all_[node].layer->owns_weights(); }
+
  private:
   Program(const Graph& graph, const KernelSet& kernels);
   void fuse_stem();

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <new>
 #include <numeric>
 
+#include "base/budget.h"
 #include "base/error.h"
 
 namespace bitedge {
@@ -24,12 +26,18 @@ size_t value_bytes(const Value& value) {
 
 }  // namespace
 
-Context::Context(const Program& program, int threads, bool keep_values)
-    : program_(program), keep_values_(keep_values), pool_(threads) {}
+Context::Context(const Program& program, int threads, bool keep_values, MemoryLimit limit,
+                 std::chrono::microseconds patience)
+    : program_(program),
+      keep_values_(keep_values),
+      limit_(limit),
+      most_images_(kChunkImages),
+      pool_(threads, patience) {}
 
 // Block i is value i; block values + t is the scratch of step t. A value lives from the step that makes it to the last
 // one that reads it; the answer until the end. Scratch lives for its step only. A sum takes the place of its residual
 // when nobody needs that any more: each element is read before it is written, and half the memory moves.
+// What is refused by the limit leaves the old plan; what the system refuses leaves none, and the next run plans anew.
 void Context::plan(size_t images) {
   const Graph& graph = program_.graph();
   const std::vector<Step>& steps = program_.steps(keep_values_);
@@ -39,7 +47,8 @@ void Context::plan(size_t images) {
   for (int32_t t = 0; t < end; t++) {
     const Step& step = steps[size_t(t)];
     for (const int32_t v : {step.first, step.second}) {
-      if (v >= 0) lives[size_t(v)] = {value_bytes(graph.values[size_t(v)]) * images, t, keep_values_ ? end : t};
+      if (v >= 0)
+        lives[size_t(v)] = {uint64_t(value_bytes(graph.values[size_t(v)])) * images, t, keep_values_ ? end : t};
     }
     for (const int32_t v : {step.input, step.residual}) {
       if (v >= 0) lives[size_t(v)].last = std::max(lives[size_t(v)].last, t);
@@ -60,27 +69,50 @@ void Context::plan(size_t images) {
     lives[sum].bytes = 0;
   }
 
-  size_t total = 0;
-  const std::vector<size_t> offsets = place(lives, &total);
+  uint64_t total = 0, scratch = 0;
+  for (size_t i = values; i < lives.size(); i++) scratch = std::max(scratch, lives[i].bytes);
+  const std::vector<uint64_t> offsets = place(lives, &total);
+  if (total > limit_.of(images)) refuse_memory("a context for this batch", total, limit_.of(images));
+  values_.reserve(lives.size());
+  planned_ = 0;
   arena_.reserve(total);
   values_.resize(lives.size());
-  for (size_t i = 0; i < lives.size(); i++) values_[i] = arena_.data() + offsets[i < values ? home[i] : i];
+  for (size_t i = 0; i < lives.size(); i++) values_[i] = arena_.data() + size_t(offsets[i < values ? home[i] : i]);
+  scratch_ = size_t(scratch);
   planned_ = images;
+}
+
+bool Context::try_plan(size_t images) {
+  try {
+    plan(images);
+    return true;
+  } catch (const std::bad_alloc&) {
+    return false;
+  } catch (const Error&) {  // the limit
+    return false;
+  }
+}
+
+// Plans for as many images at a time as the batch has, caches hold and memory allows; with `keep_values` for all.
+void Context::prepare(size_t batch) {
+  pool_.restart_after_fork();
+  if (keep_values_) {
+    if (planned_ != batch) plan(batch);
+    return;
+  }
+  if (planned_ == 0) plan(1);
+  const size_t fit = std::max(size_t(1), kChunkBytes / std::max(arena_.bytes() / planned_, size_t(1)));
+  for (size_t chunk = std::min({batch, most_images_, fit}); chunk > planned_; chunk /= 2) {
+    if (try_plan(chunk)) return;
+    most_images_ = std::max(size_t(1), chunk / 2);
+  }
+  if (planned_ == 0) plan(1);
 }
 
 void Context::run(const void* input, size_t batch, float* output) {
   const Graph& graph = program_.graph();
   if (batch == 0) throw Error(Status::kArgument, "expected at least one image, got a batch of 0");
-  if (keep_values_) {
-    if (planned_ != batch) plan(batch);
-  } else if (planned_ == 0) {
-    plan(1);
-  }
-  if (!keep_values_ && planned_ < std::min(batch, kChunkImages)) {
-    const size_t fit = std::max(size_t(1), kChunkBytes / std::max(arena_.bytes() / planned_, size_t(1)));
-    const size_t chunk = std::min({batch, kChunkImages, fit});
-    if (chunk > planned_) plan(chunk);
-  }
+  prepare(batch);
   const size_t in = value_bytes(graph.values[0]), out = graph.values[size_t(graph.output)].shape.elements();
   for (size_t done = 0; done < batch;) {
     const size_t images = std::min(planned_, batch - done);
