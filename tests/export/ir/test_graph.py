@@ -128,7 +128,7 @@ BITS = Value("x", Kind.BITS, (6, 8, 4))
                 "L",
             ),
             BITS,
-            "cannot add",
+            "a threshold takes no residual",
         ),
         (Node(ops.Relu(), ("x",), ("y", "z"), "L"), INPUT, "makes 1 values, 2 were named"),
     ],

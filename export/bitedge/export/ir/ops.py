@@ -1,21 +1,28 @@
 """Every operator of the graph, captured or lowered, as a frozen dataclass.
 
-A captured graph speaks torch's language (batch_norm, sign, add); a lowered graph uses only the nine operators of
-docs/format.md, where everything elementwise after a convolution has become its epilogue. Convolutions are in both:
-without an epilogue they give their bare accumulator. Weights are `[O, KH, KW, I / groups]`.
+A captured graph has torch's layers (batch_norm, sign, add); a lowered graph has only the operators of docs/format.md,
+where everything elementwise after a convolution has become its epilogue. Convolutions are in both: without an
+epilogue they give their bare accumulator. Weights are `[O, KH, KW, I / groups]`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-FloatArray = NDArray[np.float32]
-Activation = Literal["none", "relu", "prelu"]
-Emit = Literal["float", "bits", "float+bits"]
+from bitedge.export.ir.epilogue import Activation as Activation
+from bitedge.export.ir.epilogue import Affine as Affine
+from bitedge.export.ir.epilogue import Emit as Emit
+from bitedge.export.ir.epilogue import Epilogue as Epilogue
+from bitedge.export.ir.epilogue import FloatArray as FloatArray
+from bitedge.export.ir.epilogue import FloatEpilogue as FloatEpilogue
+from bitedge.export.ir.epilogue import FunctionKind as FunctionKind
+from bitedge.export.ir.epilogue import Step as Step
+from bitedge.export.ir.epilogue import Steps as Steps
+from bitedge.export.ir.epilogue import Threshold as Threshold
 
 
 @dataclass(frozen=True)
@@ -35,27 +42,6 @@ class Window:
         rows = (height + top + bottom - spans[0]) // self.stride[0] + 1
         columns = (width + left + right - spans[1]) // self.stride[1] + 1
         return rows, columns
-
-
-@dataclass(frozen=True, eq=False)
-class Threshold:
-    """Bits out of an integer accumulator: +1 iff acc >= threshold."""
-
-    threshold: NDArray[np.int32]
-
-
-@dataclass(frozen=True, eq=False)
-class Affine:
-    """fma(y, scale, bias), + residual (a second input of the node), activation, sign: in that order."""
-
-    scale: FloatArray | None = None
-    bias: FloatArray | None = None
-    activation: Activation = "none"
-    slope: FloatArray | None = None
-    emit: Emit = "float"
-
-
-Epilogue = Threshold | Affine
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,9 +71,14 @@ class Pad(Op):
 
 @dataclass(frozen=True, eq=False)
 class Sign(Op):
-    """Bits: +1 where x >= 0, else -1."""
+    """Bits: +1 where x >= 0, else -1.
+
+    `at_zero` is what the framework gives for 0 (`torch.sign`: 0, a strict comparison: -1). Engines give +1, so an
+    exact 0 at a sign that is marked otherwise is an error of the export.
+    """
 
     name: ClassVar[str] = "sign"
+    at_zero: int = 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,7 +89,7 @@ class Conv2d(Op):
     weight: NDArray[np.floating[Any]]
     window: Window = field(default_factory=Window)
     binary: bool = False
-    epilogue: Affine | None = None
+    epilogue: FloatEpilogue | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,6 +136,50 @@ class LayerNorm(Op):
 
 
 @dataclass(frozen=True, eq=False)
+class GroupNorm(Op):
+    """Group normalization: mean and variance over the whole map and the channels of a group."""
+
+    name: ClassVar[str] = "group_norm"
+    groups: int
+    weight: FloatArray
+    bias: FloatArray
+    eps: float
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Op):
+    """x · scale, in float32; one number, or one per channel."""
+
+    name: ClassVar[str] = "scale"
+    scale: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Shift(Op):
+    """x + bias, in float32; one number, or one per channel."""
+
+    name: ClassVar[str] = "shift"
+    bias: FloatArray
+
+
+@dataclass(frozen=True, eq=False)
+class Clamp(Op):
+    """x, but not below `min` and not above `max`; either may be infinite."""
+
+    name: ClassVar[str] = "clamp"
+    min: float
+    max: float
+
+
+@dataclass(frozen=True, eq=False)
+class Function(Op):
+    """An activation function without parameters."""
+
+    name: ClassVar[str] = "function"
+    kind: FunctionKind
+
+
+@dataclass(frozen=True, eq=False)
 class Relu(Op):
     """max(x, 0)."""
 
@@ -167,6 +202,28 @@ class Add(Op):
 
 
 @dataclass(frozen=True, eq=False)
+class Multiply(Op):
+    """The product of two values of one shape, or of a map and one number per channel and image, `[1, 1, C]`."""
+
+    name: ClassVar[str] = "multiply"
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Op):
+    """The channels of all inputs, one input after the other."""
+
+    name: ClassVar[str] = "concat"
+
+
+@dataclass(frozen=True, eq=False)
+class GatherChannels(Op):
+    """Output channel o is input channel `index[o]`; -1 is the constant 0."""
+
+    name: ClassVar[str] = "gather_channels"
+    index: NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
 class Flatten(Op):
     """The whole map as channels of one pixel, in the order height, width, channel."""
 
@@ -184,11 +241,23 @@ class MaxPool2d(Op):
 
 @dataclass(frozen=True, eq=False)
 class AvgPool2d(Op):
-    """Mean over a window; padded positions are zeros that count, or do not."""
+    """Mean over a window; padded positions are zeros that count, or do not.
+
+    The last `overhang` (bottom, right) rows and columns of the padding never count: torch's `ceil_mode`.
+    """
 
     name: ClassVar[str] = "avg_pool2d"
     window: Window
     count_include_pad: bool = True
+    overhang: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True, eq=False)
+class AdaptiveAvgPool2d(Op):
+    """Mean over size[0] x size[1] parts of the map: row i is that of the rows floor(i·H/size) to ceil((i+1)·H/size)."""
+
+    name: ClassVar[str] = "adaptive_avg_pool2d"
+    size: tuple[int, int]
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,7 +272,7 @@ class Elementwise(Op):
     """Nothing but an epilogue; bits enter as ±1."""
 
     name: ClassVar[str] = "elementwise"
-    epilogue: Affine
+    epilogue: FloatEpilogue
 
 
 Convolution = Conv2d | BinaryConv2d | ImageConv2d
@@ -217,6 +286,10 @@ LOWERED: tuple[type[Op], ...] = (
     AvgPool2d,
     LayerNorm,
     Softmax,
+    Concat,
+    GatherChannels,
+    GroupNorm,
+    AdaptiveAvgPool2d,
 )
 
 

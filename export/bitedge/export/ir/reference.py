@@ -6,7 +6,9 @@ float64 and rounded once (which is exact for integers), so a float answer is the
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +16,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from bitedge.export.ir import ops
+from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.graph import Graph, Node
 
 Array = NDArray[Any]
@@ -83,44 +86,81 @@ def _products(x: Array, weight: Array, window: ops.Window, pad_value: int) -> ND
     return np.concatenate(sums, axis=-1)
 
 
-def _finish(acc: Array, epilogue: ops.Epilogue | None, residual: Array | None) -> list[Array]:
+def _finish(acc: Array, epilogue: ops.Epilogue | None, others: Sequence[Array]) -> list[Array]:
+    """Apply an epilogue; `others` are the node's inputs after the first."""
     if epilogue is None:
         return [acc]
     if isinstance(epilogue, ops.Threshold):
         return [np.where(acc >= epilogue.threshold, np.int8(1), np.int8(-1))]
     y: FloatArray = acc.astype(np.float32)
-    if epilogue.scale is not None and epilogue.bias is not None:
-        y = fma(y, epilogue.scale, epilogue.bias)
-    if residual is not None:
-        y = y + residual.astype(np.float32)
-    y = _ACTIVATIONS[epilogue.activation](y, epilogue.slope)
+    entering = iter(others)
+    for step in steps_of(epilogue, 1 + len(others)):
+        y = apply_step(step, y, next(entering).astype(np.float32) if step.reads else None)
     return [*([y] if epilogue.emit != "bits" else []), *([sign(y)] if epilogue.emit != "float" else [])]
 
 
-_ACTIVATIONS: Mapping[str, Callable[[FloatArray, FloatArray | None], FloatArray]] = {
-    "none": lambda y, _: y,
-    "relu": lambda y, _: np.maximum(y, np.float32(0)),
-    "prelu": lambda y, slope: np.where(y >= 0, y, y if slope is None else slope * y),
+def apply_step(step: ops.Step, y: FloatArray, other: FloatArray | None = None) -> FloatArray:
+    """One step of an epilogue, in float32."""
+    if step.kind == "fma":
+        assert step.scale is not None
+        assert step.bias is not None
+        return fma(y, step.scale, step.bias)
+    if step.kind == "prelu":
+        return np.where(y >= 0, y, y if step.slope is None else step.slope * y)
+    if step.kind == "clamp":
+        return clamp(y, step.min, step.max)
+    if other is not None:
+        return y + other if step.kind == "add" else y * other
+    return FUNCTIONS[step.kind](y)
+
+
+def clamp(x: FloatArray, low: float, high: float) -> FloatArray:
+    """x, but not below `low` and not above `high`."""
+    limited: FloatArray = np.minimum(np.maximum(x, np.float32(low)), np.float32(high))
+    return limited
+
+
+def _wide(function: Callable[[Array], Array]) -> Callable[[FloatArray], FloatArray]:
+    """Compute in float64 and round once: exponentials may overflow there, to the right limit."""
+
+    def rounded(y: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            return np.asarray(function(y.astype(np.float64)), dtype=np.float32)
+
+    return rounded
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+_TANH_SCALE, _TANH_CUBE = math.sqrt(2 / math.pi), 0.044715
+FUNCTIONS: Mapping[str, Callable[[FloatArray], FloatArray]] = {
+    "relu": lambda y: np.maximum(y, np.float32(0)),
+    "hardsigmoid": lambda y: clamp(y + np.float32(3), 0, 6) / np.float32(6),
+    "hardswish": lambda y: (y * clamp(y + np.float32(3), 0, 6)) / np.float32(6),
+    "sigmoid": _wide(lambda y: 1 / (1 + np.exp(-y))),
+    "tanh": _wide(np.tanh),
+    "silu": _wide(lambda y: y / (1 + np.exp(-y))),
+    "gelu": _wide(lambda y: y / 2 * (1 + _erf(y / math.sqrt(2)))),
+    "gelu_tanh": _wide(lambda y: y / 2 * (1 + np.tanh(_TANH_SCALE * (y + _TANH_CUBE * y**3)))),
 }
 
 
-def _conv2d(op: ops.Conv2d, x: Array, residual: Array | None = None) -> list[Array]:
+def _conv2d(op: ops.Conv2d, x: Array, *others: Array) -> list[Array]:
     sums = _products(x, op.weight, op.window, 0).astype(np.float32)
-    return _finish(sums, op.epilogue, residual)
+    return _finish(sums, op.epilogue, others)
 
 
-def _binary_conv2d(op: ops.BinaryConv2d, x: Array, residual: Array | None = None) -> list[Array]:
+def _binary_conv2d(op: ops.BinaryConv2d, x: Array, *others: Array) -> list[Array]:
     acc = _products(x, op.weight, op.window, op.pad_value).astype(np.int32)
-    return _finish(acc, op.epilogue, residual)
+    return _finish(acc, op.epilogue, others)
 
 
-def _image_conv2d(op: ops.ImageConv2d, x: Array, residual: Array | None = None) -> list[Array]:
+def _image_conv2d(op: ops.ImageConv2d, x: Array, *others: Array) -> list[Array]:
     centred = 2 * x.astype(np.int32) - 255
-    return _finish(_products(centred, op.weight, op.window, 0).astype(np.int32), op.epilogue, residual)
+    return _finish(_products(centred, op.weight, op.window, 0).astype(np.int32), op.epilogue, others)
 
 
-def _elementwise(op: ops.Elementwise, x: Array, residual: Array | None = None) -> list[Array]:
-    return _finish(x, op.epilogue, residual)
+def _elementwise(op: ops.Elementwise, x: Array, *others: Array) -> list[Array]:
+    return _finish(x, op.epilogue, others)
 
 
 def _max_pool2d(op: ops.MaxPool2d, x: Array) -> list[Array]:
@@ -134,9 +174,48 @@ def _max_pool2d(op: ops.MaxPool2d, x: Array) -> list[Array]:
 
 def _avg_pool2d(op: ops.AvgPool2d, x: Array) -> list[Array]:
     total = _windows(x.astype(np.float64), op.window, 0).sum(axis=(4, 5))
-    ones = np.ones((1, *x.shape[1:3], 1))
-    count = _windows(ones, op.window, int(op.count_include_pad)).sum(axis=(4, 5))
-    return [(total / count).astype(np.float32)]
+    return [(total / divisors(op, x.shape[1:3])).astype(np.float32)]
+
+
+def divisors(op: ops.AvgPool2d, size: tuple[int, ...]) -> NDArray[np.float64]:
+    """What an average pooling divides by at each output of a map of this height and width, `[1, OH, OW, 1]`."""
+    (top, left, bottom, right), (below, beside) = op.window.pads, op.overhang
+    counted = _pad(np.ones((1, *size, 1)), (top, left, bottom - below, right - beside), op.count_include_pad)
+    counted = _pad(counted, (0, 0, below, beside), 0)
+    count: NDArray[np.float64] = _windows(counted, replace(op.window, pads=(0, 0, 0, 0)), 0).sum(axis=(4, 5))
+    return count
+
+
+def adaptive_parts(length: int, size: int) -> list[range]:
+    """The rows (or columns) that each output of an adaptive pooling averages."""
+    return [range(i * length // size, -(-(i + 1) * length // size)) for i in range(size)]
+
+
+def _adaptive_avg_pool2d(op: ops.AdaptiveAvgPool2d, x: Array) -> list[Array]:
+    wide = x.astype(np.float64)
+    for axis, size in ((1, op.size[0]), (2, op.size[1])):
+        parts = adaptive_parts(x.shape[axis], size)
+        wide = np.concatenate([wide.take(part, axis).mean(axis=axis, keepdims=True) for part in parts], axis=axis)
+    return [wide.astype(np.float32)]
+
+
+def _group_norm(op: ops.GroupNorm, x: Array) -> list[Array]:
+    grouped = x.astype(np.float64).reshape(*x.shape[:3], op.groups, -1)
+    centred = grouped - grouped.mean(axis=(1, 2, 4), keepdims=True)
+    spread = np.sqrt((centred**2).mean(axis=(1, 2, 4), keepdims=True) + op.eps)
+    return [((centred / spread).reshape(x.shape) * op.weight + op.bias).astype(np.float32)]
+
+
+def _gather_channels(op: ops.GatherChannels, x: Array) -> list[Array]:
+    if not (op.index < 0).any():
+        return [x[..., op.index]]
+    with_zero = np.concatenate([x.astype(np.float32), np.zeros((*x.shape[:3], 1), np.float32)], axis=-1)
+    return [with_zero[..., op.index]]
+
+
+def _concat(_op: ops.Concat, *inputs: Array) -> list[Array]:
+    same = len({x.dtype for x in inputs}) == 1
+    return [np.concatenate([x if same else x.astype(np.float32) for x in inputs], axis=-1)]
 
 
 def _layer_norm(op: ops.LayerNorm, x: Array) -> list[Array]:
@@ -160,12 +239,21 @@ MEANINGS: Mapping[type[ops.Op], Callable[..., list[Array]]] = {
     ops.ImageConv2d: _image_conv2d,
     ops.BatchNorm: lambda op, x: [batch_norm(op, x)],
     ops.LayerNorm: _layer_norm,
+    ops.GroupNorm: _group_norm,
     ops.Relu: lambda _, x: [np.maximum(x.astype(np.float32), np.float32(0))],
+    ops.Scale: lambda op, x: [x.astype(np.float32) * op.scale],
+    ops.Shift: lambda op, x: [x.astype(np.float32) + op.bias],
+    ops.Clamp: lambda op, x: [clamp(x.astype(np.float32), op.min, op.max)],
+    ops.Function: lambda op, x: [FUNCTIONS[op.kind](x.astype(np.float32))],
     ops.Prelu: lambda op, x: [np.where(x >= 0, x, op.slope * x).astype(np.float32)],
     ops.Add: lambda _, x, y: [x.astype(np.float32) + y.astype(np.float32)],
+    ops.Multiply: lambda _, x, y: [x.astype(np.float32) * y.astype(np.float32)],
+    ops.Concat: _concat,
+    ops.GatherChannels: _gather_channels,
     ops.Flatten: lambda _, x: [x.reshape(len(x), 1, 1, -1)],
     ops.MaxPool2d: _max_pool2d,
     ops.AvgPool2d: _avg_pool2d,
+    ops.AdaptiveAvgPool2d: _adaptive_avg_pool2d,
     ops.Softmax: _softmax,
     ops.Elementwise: _elementwise,
 }

@@ -14,7 +14,8 @@ from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Kind, Node, Value
 
 _CLASSES: dict[str, type[Any]] = {
-    cls.__name__: cls for cls in (Graph, Node, Value, ops.Window, ops.Threshold, ops.Affine, *ops.LOWERED)
+    cls.__name__: cls
+    for cls in (Graph, Node, Value, ops.Window, ops.Threshold, ops.Affine, ops.Step, ops.Steps, *ops.LOWERED)
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from bitedge.export.errors import ExportError
 from bitedge.export.ir import ops
+from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.graph import Graph, Kind, Node, Shape, Value
 
 Typed = tuple[Kind, Shape]
@@ -70,14 +71,22 @@ def _convolution(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     return _epilogue(node, op.epilogue, shape, inputs[1:])
 
 
-def _epilogue(node: Node, epilogue: ops.Epilogue, shape: Shape, residual: Sequence[Value]) -> list[Typed]:
-    for value in residual:
-        if value.shape != shape:
-            raise ExportError(f"{node.layer}: cannot add {value.name} of shape {value.shape} to shape {shape}")
+def _epilogue(node: Node, epilogue: ops.Epilogue, shape: Shape, others: Sequence[Value]) -> list[Typed]:
     if isinstance(epilogue, ops.Threshold):
-        if residual:
+        if others:
             raise ExportError(f"{node.layer}: a threshold takes no residual")
         return [(Kind.BITS, shape)]
+    steps = steps_of(epilogue, len(node.inputs))
+    readers = [step for step in steps if step.reads]
+    if len(readers) != len(others):
+        raise ExportError(f"{node.layer}: {len(readers)} steps take an input, the node has {len(others)} for them")
+    for step, value in zip(readers, others, strict=True):
+        if value.shape != shape and not (step.kind == "multiply" and value.shape == (1, 1, shape[2])):
+            raise ExportError(f"{node.layer}: cannot {step.kind} {value.name} of shape {value.shape} to shape {shape}")
+    for step in steps:
+        for parameter in (step.scale, step.bias, step.slope):
+            if parameter is not None:
+                _per_channel(node, parameter.size, shape[2])
     outputs: list[Typed] = []
     if epilogue.emit != "bits":
         outputs.append((Kind.FLOAT, shape))
@@ -110,6 +119,68 @@ def _add(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     return [(Kind.FLOAT, inputs[0].shape)]
 
 
+def _per_channel(node: Node, size: int, channels: int) -> None:
+    if size not in (1, channels):
+        raise ExportError(f"{node.layer}: {node.op.name} has {size} numbers for {channels} channels")
+
+
+def _with_parameters(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    """Elementwise, with one number per channel or one for all."""
+    op = node.op
+    assert isinstance(op, ops.Scale | ops.Shift | ops.Prelu)
+    parameter = {ops.Scale: "scale", ops.Shift: "bias", ops.Prelu: "slope"}[type(op)]
+    _per_channel(node, getattr(op, parameter).size, inputs[0].shape[2])
+    return _float_like(node, inputs)
+
+
+def _clamp(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.Clamp)
+    if not node.op.min <= node.op.max:
+        raise ExportError(f"{node.layer}: clamp needs min <= max, got {node.op.min:g} and {node.op.max:g}")
+    return _float_like(node, inputs)
+
+
+def _multiply(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    """A map times a map, or a map times a vector, in either order."""
+    first, second = (value.shape for value in inputs)
+    if first == second or second == (1, 1, first[2]):
+        return [(Kind.FLOAT, first)]
+    if first == (1, 1, second[2]):
+        return [(Kind.FLOAT, second)]
+    raise ExportError(f"{node.layer}: cannot multiply the shapes {first} and {second}")
+
+
+def _concat(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    if len(inputs) < 2 or len({value.shape[:2] for value in inputs}) > 1:
+        raise ExportError(f"{node.layer}: concat needs two maps or more of one size, got {[v.shape for v in inputs]}")
+    kinds = {value.kind for value in inputs}
+    height, width, _ = inputs[0].shape
+    kind = kinds.pop() if len(kinds) == 1 else Kind.FLOAT
+    return [(kind, (height, width, sum(value.shape[2] for value in inputs)))]
+
+
+def _gather(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.GatherChannels)
+    index, (height, width, channels) = node.op.index, inputs[0].shape
+    if index.min(initial=0) < -1 or index.max(initial=-1) >= channels:
+        raise ExportError(f"{node.layer}: an index lies outside -1 to {channels - 1}")
+    bits = inputs[0].kind is Kind.BITS and bool((index < 0).any())
+    return [(Kind.FLOAT if bits else inputs[0].kind, (height, width, len(index)))]
+
+
+def _group_norm(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.GroupNorm)
+    channels = inputs[0].shape[2]
+    if node.op.groups < 1 or channels % node.op.groups or {len(node.op.weight), len(node.op.bias)} != {channels}:
+        raise ExportError(f"{node.layer}: {node.op.groups} groups do not fit {channels} channels")
+    return _float_like(node, inputs)
+
+
+def _adaptive_avg_pool(node: Node, inputs: Sequence[Value]) -> list[Typed]:
+    assert isinstance(node.op, ops.AdaptiveAvgPool2d)
+    return [(Kind.FLOAT, (*node.op.size, inputs[0].shape[2]))]
+
+
 def _pad(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     assert isinstance(node.op, ops.Pad)
     height, width, channels = inputs[0].shape
@@ -133,6 +204,8 @@ def _max_pool(node: Node, inputs: Sequence[Value]) -> list[Typed]:
 def _avg_pool(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     assert isinstance(node.op, ops.AvgPool2d)
     _check_pool(node, node.op.window, inputs[0].shape)
+    if not all(0 <= over <= pad for over, pad in zip(node.op.overhang, node.op.window.pads[2:], strict=True)):
+        raise ExportError(f"{node.layer}: an overhang of {node.op.overhang} is more than the padding")
     return [(Kind.FLOAT, _windowed(node, node.op.window, inputs[0].shape, inputs[0].shape[2]))]
 
 
@@ -161,12 +234,21 @@ RULES: Mapping[type[ops.Op], Callable[[Node, Sequence[Value]], list[Typed]]] = {
     ops.ImageConv2d: _convolution,
     ops.BatchNorm: _float_like,
     ops.LayerNorm: _float_like,
+    ops.GroupNorm: _group_norm,
     ops.Relu: _float_like,
-    ops.Prelu: _float_like,
+    ops.Prelu: _with_parameters,
+    ops.Scale: _with_parameters,
+    ops.Shift: _with_parameters,
+    ops.Clamp: _clamp,
+    ops.Function: _float_like,
     ops.Add: _add,
+    ops.Multiply: _multiply,
+    ops.Concat: _concat,
+    ops.GatherChannels: _gather,
     ops.Flatten: _flatten,
     ops.MaxPool2d: _max_pool,
     ops.AvgPool2d: _avg_pool,
+    ops.AdaptiveAvgPool2d: _adaptive_avg_pool,
     ops.Softmax: _float_like,
     ops.Elementwise: _elementwise,
 }

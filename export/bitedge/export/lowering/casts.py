@@ -8,7 +8,8 @@ from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Kind, Node
 from bitedge.export.ir.shapes import infer
 
-_FLOAT_ONLY = (ops.Conv2d, ops.AvgPool2d, ops.LayerNorm, ops.Softmax)
+FLOAT_ONLY = (ops.Conv2d, ops.AvgPool2d, ops.AdaptiveAvgPool2d, ops.LayerNorm, ops.GroupNorm, ops.Softmax)
+"""Layers whose first input is float."""
 
 
 def cast_bits(graph: Graph) -> Graph:
@@ -26,10 +27,15 @@ def cast_bits(graph: Graph) -> Graph:
         return floats[name]
 
     for node in graph.nodes:
-        if isinstance(node.op, _FLOAT_ONLY):
+        inputs = node.inputs
+        if isinstance(node.op, FLOAT_ONLY):
             inputs = (as_float(node.inputs[0], node.layer), *node.inputs[1:])
-            nodes.append(replace(node, inputs=inputs))
-        else:
-            nodes.append(node)
+        elif isinstance(node.op, ops.Concat | ops.GatherChannels) and values[node.outputs[0]].kind is Kind.FLOAT:
+            inputs = tuple(as_float(name, node.layer) for name in node.inputs)
+        elif isinstance(epilogue := ops.epilogue_of(node.op), ops.Steps):
+            reads = [step for step in epilogue.steps if step.reads]
+            factors = {number for number, step in enumerate(reads, start=1) if step.kind == "multiply"}
+            inputs = tuple(as_float(name, node.layer) if i in factors else name for i, name in enumerate(inputs))
+        nodes.append(replace(node, inputs=inputs))
     output = as_float(graph.output, "answer")
     return replace(graph, nodes=tuple(nodes), output=output)

@@ -6,7 +6,7 @@ from bitedge.export.errors import ExportError
 from bitedge.export.ir import ops, reference
 from bitedge.export.ir.graph import Graph, Kind
 from bitedge.export.ir.shapes import infer
-from bitedge.export.lowering.casts import cast_bits
+from bitedge.export.lowering.casts import FLOAT_ONLY, cast_bits
 from bitedge.export.lowering.epilogues import make_epilogues
 from bitedge.export.lowering.flatten import absorb_flatten
 from bitedge.export.lowering.fuse import fuse_epilogues
@@ -39,9 +39,8 @@ def check_lowered(graph: Graph) -> None:
         bare = isinstance(node.op, ops.Conv2d | ops.BinaryConv2d | ops.ImageConv2d) and node.op.epilogue is None
         if not isinstance(node.op, ops.LOWERED) or bare:
             raise ExportError(f"layer {node.layer!r}: {node.op.name} has no lowered form")
-    floating = (ops.Conv2d, ops.AvgPool2d, ops.LayerNorm, ops.Softmax)
     for node in graph.nodes:
-        if isinstance(node.op, floating) and values[node.inputs[0]].kind is not Kind.FLOAT:
+        if isinstance(node.op, FLOAT_ONLY) and values[node.inputs[0]].kind is not Kind.FLOAT:
             raise ExportError(f"layer {node.layer!r}: {node.op.name} takes floats, not {values[node.inputs[0]].kind}")
     if values[graph.output].kind is not Kind.FLOAT:
         raise ExportError(f"the answer {graph.output!r} is {values[graph.output].kind}, expected floats")

@@ -89,7 +89,7 @@ def _into_conv(_graph: Graph, pad: Node, reader: Node) -> list[Node]:
     channels = op.weight.shape[3] * window.groups
     shift = ops.Affine(np.ones(channels, np.float32), np.full(channels, -value, np.float32))
     total = op.weight.astype(np.float64).sum(axis=(1, 2, 3)) * value
-    if op.epilogue is not None and op.epilogue.bias is not None:
+    if isinstance(op.epilogue, ops.Affine) and op.epilogue.bias is not None:
         total = total + op.epilogue.bias
     epilogue = ops.Affine(np.ones(len(total), np.float32), total.astype(np.float32))
     shifted = f"{reader.outputs[0]}.shifted"

@@ -47,7 +47,7 @@ def _image_layer(node: Node, op: ops.Conv2d, pixels: str, taken: set[str]) -> li
     while name in taken:
         name += "'"
     outputs = len(op.weight)
-    bias = np.zeros(outputs, np.float32) if op.epilogue is None else op.epilogue.bias
+    bias = op.epilogue.bias if isinstance(op.epilogue, ops.Affine) else np.zeros(outputs, np.float32)
     scale = ops.Affine(np.full(outputs, 1 / GRID, np.float32), bias)
     return [
         Node(ops.ImageConv2d(op.weight.astype(np.int8), op.window), (pixels,), (name,), node.layer),

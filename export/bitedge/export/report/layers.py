@@ -8,6 +8,7 @@ import numpy as np
 
 from bitedge.export.formats.gguf.writer import node_tensors
 from bitedge.export.ir import ops
+from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.graph import Graph, Kind, Node, Shape, Value
 from bitedge.export.ir.shapes import infer
 from bitedge.export.lowering.pixels import on_grid
@@ -68,8 +69,12 @@ def parameters(op: ops.Op) -> int:
         return op.weight.size + (0 if bias is None else bias.size)
     if isinstance(op, ops.BatchNorm):
         return 4 * op.mean.size
-    if isinstance(op, ops.LayerNorm):
+    if isinstance(op, ops.LayerNorm | ops.GroupNorm):
         return 2 * op.weight.size
+    if isinstance(op, ops.Scale):
+        return op.scale.size
+    if isinstance(op, ops.Shift):
+        return op.bias.size
     return op.slope.size if isinstance(op, ops.Prelu) else 0
 
 
@@ -92,12 +97,9 @@ def _epilogue(node: Node) -> str:
         return "-"
     if isinstance(epilogue, ops.Threshold):
         return "threshold"
-    steps = [
-        "scale" if epilogue.scale is not None else "",
-        "residual" if len(node.inputs) == 2 else "",
-        epilogue.activation if epilogue.activation != "none" else "",
-        {"float": "", "bits": "sign", "float+bits": "float and sign"}[epilogue.emit],
-    ]
+    names = {"fma": "scale", "add": "residual"}
+    steps = [names.get(step.kind, step.kind) for step in steps_of(epilogue, len(node.inputs))]
+    steps.append({"float": "", "bits": "sign", "float+bits": "float and sign"}[epilogue.emit])
     return ", ".join(step for step in steps if step) or "-"
 
 

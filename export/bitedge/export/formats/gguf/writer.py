@@ -18,10 +18,11 @@ from numpy.typing import NDArray
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.gguf.packing import pack
 from bitedge.export.ir import ops
-from bitedge.export.ir.graph import Node
+from bitedge.export.ir.graph import Graph, Node
 from bitedge.export.ir.shapes import infer
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+"""The newest version; a file that needs nothing new says 1."""
 _DIGITS = 64
 _SHA256 = "bitedge.sha256"
 
@@ -63,7 +64,7 @@ def _keys(bundle: Bundle) -> Attributes:
     graph = bundle.lowered
     keys: Attributes = {
         "general.name": _string(graph.name),
-        "bitedge.format_version": _u32(FORMAT_VERSION),
+        "bitedge.format_version": _u32(format_version(graph)),
         _SHA256: _string("0" * _DIGITS),
         "bitedge.input.kind": _string(graph.input.kind),
         "bitedge.input.name": _string(graph.input.name),
@@ -85,6 +86,18 @@ def _keys(bundle: Bundle) -> Attributes:
     return keys
 
 
+_NEW_OPERATORS = (ops.Concat, ops.GatherChannels, ops.GroupNorm, ops.AdaptiveAvgPool2d)
+
+
+def format_version(graph: Graph) -> int:
+    """Give the lowest version that can read the graph."""
+    for node in graph.nodes:
+        overhang = isinstance(node.op, ops.AvgPool2d) and any(node.op.overhang)
+        if isinstance(node.op, _NEW_OPERATORS) or isinstance(ops.epilogue_of(node.op), ops.Steps) or overhang:
+            return 2
+    return 1
+
+
 def _node_keys(node: Node, index: Mapping[str, int]) -> Attributes:
     op = node.op
     keys: Attributes = {
@@ -99,20 +112,33 @@ def _node_keys(node: Node, index: Mapping[str, int]) -> Attributes:
     elif isinstance(op, ops.AvgPool2d):
         keys |= _window_keys(op.window) | {"count_include_pad": (op.count_include_pad, Type.BOOL, None)}
         del keys["dilation"]
+        if any(op.overhang):
+            keys["overhang"] = _u32s(op.overhang)
     elif isinstance(op, ops.LayerNorm):
-        keys["eps"] = (op.eps, Type.FLOAT32, None)
+        keys["eps"] = _f32(op.eps)
+    elif isinstance(op, ops.GroupNorm):
+        keys |= {"groups": _u32(op.groups), "eps": _f32(op.eps)}
+    elif isinstance(op, ops.AdaptiveAvgPool2d):
+        keys["size"] = _u32s(op.size)
     if isinstance(op, ops.BinaryConv2d):
         keys["pad_value"] = (op.pad_value, Type.INT32, None)
-    epilogue = ops.epilogue_of(op)
+    return keys | _epilogue_keys(ops.epilogue_of(op))
+
+
+def _epilogue_keys(epilogue: ops.Epilogue | None) -> Attributes:
+    if epilogue is None:
+        return {}
     if isinstance(epilogue, ops.Threshold):
-        keys["epilogue"] = _string("threshold")
-    elif epilogue is not None:
-        keys |= {
-            "epilogue": _string("affine"),
-            "activation": _string(epilogue.activation),
-            "emit": _string(epilogue.emit),
-        }
-    return keys
+        return {"epilogue": _string("threshold")}
+    if isinstance(epilogue, ops.Affine):
+        activation = _string(epilogue.activation)
+        return {"epilogue": _string("affine"), "activation": activation, "emit": _string(epilogue.emit)}
+    kinds = [step.kind for step in epilogue.steps]
+    keys: Attributes = {"epilogue": _string("steps"), "steps": (kinds, Type.ARRAY, Type.STRING)}
+    for number, step in enumerate(epilogue.steps):
+        if step.kind == "clamp":
+            keys |= {f"step.{number}.min": _f32(step.min), f"step.{number}.max": _f32(step.max)}
+    return keys | {"emit": _string(epilogue.emit)}
 
 
 def _window_keys(window: ops.Window) -> Attributes:
@@ -141,17 +167,26 @@ def node_tensors(op: ops.Op) -> Tensors:
         tensors["weight"] = op.weight if op.weight.dtype == np.float16 else op.weight.astype("<f4")
     elif isinstance(op, ops.Normalize):
         tensors |= {"scale": op.scale, "offset": op.offset}
-    elif isinstance(op, ops.LayerNorm):
+    elif isinstance(op, ops.LayerNorm | ops.GroupNorm):
         tensors |= {"weight": op.weight, "bias": op.bias}
+    elif isinstance(op, ops.GatherChannels):
+        tensors["index"] = op.index
     elif isinstance(op, ops.MaxPool2d) and op.min_channels is not None:
         tensors["min_channels"] = _stored(pack(np.where(op.min_channels, -1, 1)))
     epilogue = ops.epilogue_of(op)
     if isinstance(epilogue, ops.Threshold):
         tensors["threshold"] = epilogue.threshold
+    elif isinstance(epilogue, ops.Affine):
+        tensors |= _parameters(epilogue)
     elif epilogue is not None:
-        named = {"scale": epilogue.scale, "bias": epilogue.bias, "slope": epilogue.slope}
-        tensors |= {name: tensor for name, tensor in named.items() if tensor is not None}
+        for number, step in enumerate(epilogue.steps):
+            tensors |= {f"step.{number}.{name}": tensor for name, tensor in _parameters(step).items()}
     return tensors
+
+
+def _parameters(part: ops.Affine | ops.Step) -> Tensors:
+    named = {"scale": part.scale, "bias": part.bias, "slope": part.slope}
+    return {name: tensor for name, tensor in named.items() if tensor is not None}
 
 
 def _stored(packed: NDArray[np.uint64]) -> NDArray[np.int64]:
@@ -164,6 +199,10 @@ def _json(document: Mapping[str, Any]) -> str:
 
 def _string(text: str) -> tuple[Any, Type, Type | None]:
     return str(text), Type.STRING, None
+
+
+def _f32(number: float) -> tuple[Any, Type, Type | None]:
+    return float(number), Type.FLOAT32, None
 
 
 def _u32(number: int) -> tuple[Any, Type, Type | None]:

@@ -22,7 +22,9 @@ from onnx import TensorProto
 from bitedge.export.errors import ExportError
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.onnx.builder import Layout, OnnxBuilder
+from bitedge.export.formats.onnx.layers import LAYERS, per_channel, window_attributes, write_step
 from bitedge.export.ir import ops, reference
+from bitedge.export.ir.epilogue import from_steps, steps_of
 from bitedge.export.ir.graph import Graph, Kind, Node, Value
 from bitedge.export.ir.shapes import infer
 
@@ -50,12 +52,12 @@ class OnnxEmitter(ABC):
             ops.Conv2d: self.conv2d,
             ops.Elementwise: self.elementwise,
             ops.MaxPool2d: self.max_pool2d,
-            ops.AvgPool2d: self.avg_pool2d,
-            ops.LayerNorm: self.layer_norm,
-            ops.Softmax: self.softmax,
         }
         for node in self.graph.nodes:
-            rules[type(node.op)](node, node.op)
+            if type(node.op) in LAYERS:
+                LAYERS[type(node.op)](self.to, node, node.op, [self.values[name].shape for name in node.inputs])
+            else:
+                rules[type(node.op)](node, node.op)
         outputs = int(np.prod(self.values[self.graph.output].shape))
         # The answer counts pixels before channels, as the core does.
         answer = self.to.reshape(self.to.get(self.graph.output, "NHWC"), [0, outputs], "answer")
@@ -91,7 +93,7 @@ class OnnxEmitter(ABC):
         """Convolve floats with float weights, or with ±1 weights on a float input."""
         pointwise = op.window == ops.Window()  # 1x1 at stride 1: a matrix product, where channels are last anyway
         if pointwise and not op.binary and self.to.layout(node.inputs[-1]) == "NHWC":
-            folded = _fold_scale(op)
+            folded = _fold_scale(op, len(node.inputs))
             matrix = folded.weight.reshape(len(op.weight), -1).T
             stored = self._float_weight(matrix, list(matrix.shape), f"{node.outputs[0]}/weight")
             acc = self.to.add("MatMul", [self.to.get(node.inputs[0], "NHWC"), stored], f"{node.outputs[0]}/acc")
@@ -123,7 +125,7 @@ class OnnxEmitter(ABC):
             acc = self.to.add("MatMul", [flat, store(matrix, list(matrix.shape), f"{name}/weight")], f"{name}/acc")
             return self.to.reshape(acc, [0, len(weight), 1, 1], f"{name}/map")
         stored = store(weight, list(weight.shape), f"{name}/weight")
-        window = self.window(op.window) | {"group": op.window.groups}
+        window = window_attributes(op.window) | {"group": op.window.groups}
         return self.to.add("Conv", [x, stored], f"{name}/acc", **window | ({} if pad else {"pads": [0] * 4}))
 
     def is_dense(self, node: Node, op: ops.Convolution) -> bool:
@@ -134,57 +136,21 @@ class OnnxEmitter(ABC):
             and op.window.groups == 1
         )
 
-    @staticmethod
-    def window(window: ops.Window) -> dict[str, Any]:
-        """Give a window as ONNX spells it."""
-        return {
-            "kernel_shape": list(window.kernel),
-            "strides": list(window.stride),
-            "pads": list(window.pads),
-            "dilations": list(window.dilation),
-        }
-
     def normalize(self, node: Node, op: ops.Normalize) -> None:
         """Turn pixels into floats."""
         name = node.outputs[0]
         x = self.to.add("Cast", [self.to.get(node.inputs[0], "NCHW")], f"{name}/pixels", to=TensorProto.FLOAT)
-        self.to.put(name, self._fma(node, x, op.scale, op.offset, "NCHW", name), "NCHW")
-
-    def layer_norm(self, node: Node, op: ops.LayerNorm) -> None:
-        """Normalize over channels, which are last."""
-        name = node.outputs[0]
-        inputs = [
-            self.to.get(node.inputs[0], "NHWC"),
-            self.to.constant(op.weight, f"{name}/weight"),
-            self.to.constant(op.bias, f"{name}/bias"),
-        ]
-        self.to.put(name, self.to.add("LayerNormalization", inputs, name, axis=-1, epsilon=op.eps), "NHWC")
-
-    def softmax(self, node: Node, _op: ops.Softmax) -> None:
-        """Softmax over channels."""
-        x = self.to.get(node.inputs[0], "NHWC")
-        self.to.put(node.outputs[0], self.to.add("Softmax", [x], node.outputs[0], axis=-1), "NHWC")
-
-    def avg_pool2d(self, node: Node, op: ops.AvgPool2d) -> None:
-        """Average over a window."""
-        window = self.window(op.window)
-        del window["dilations"]  # the graph has none here, and opset 17 knows none
-        x, name = self.to.get(node.inputs[0], "NCHW"), node.outputs[0]
-        if op.window.kernel == self.values[node.inputs[0]].shape[:2] and not any(op.window.pads):
-            out = self.to.add("GlobalAveragePool", [x], name)
-        else:
-            out = self.to.add("AveragePool", [x], name, count_include_pad=int(op.count_include_pad), **window)
-        self.to.put(name, out, "NCHW")
+        self.to.put(name, self.fma(node, x, op.scale, op.offset, "NCHW", name), "NCHW")
 
     def max_pool2d(self, node: Node, op: ops.MaxPool2d) -> None:
         """Take the maximum; a channel of bits that wants the minimum is negated before and after."""
         name = node.outputs[0]
         x = self.to.get(node.inputs[0], "NCHW")
         if op.min_channels is None:
-            out = self.to.add("MaxPool", [x], name, **self.window(op.window))
+            out = self.to.add("MaxPool", [x], name, **window_attributes(op.window))
         else:
             x = self._negate(x, op.min_channels, f"{name}/turned")
-            x = self.to.add("MaxPool", [x], f"{name}/largest", **self.window(op.window))
+            x = self.to.add("MaxPool", [x], f"{name}/largest", **window_attributes(op.window))
             out = self._negate(x, op.min_channels, name)
         self.to.put(name, out, "NCHW")
 
@@ -225,22 +191,20 @@ class OnnxEmitter(ABC):
             self._threshold(node, acc, epilogue, layout)
             return
         assert epilogue is not None
-        steps: list[Callable[[str, str], str]] = []
-        if epilogue.scale is not None and epilogue.bias is not None:
-            scale, bias = epilogue.scale, epilogue.bias
-            steps.append(lambda y, name: self._fma(node, y, scale, bias, layout, name))
-        if len(node.inputs) > 1:
-            residual = self.as_float(node.inputs[1], layout)
-            steps.append(lambda y, name: self.to.add("Add", [y, residual], name))
-        if epilogue.activation == "relu":
-            steps.append(lambda y, name: self.to.add("Relu", [y], name))
-        elif epilogue.activation == "prelu":
-            assert epilogue.slope is not None
-            slope = self.to.constant(self._channels(epilogue.slope, layout), f"{node.outputs[0]}/slope")
-            steps.append(lambda y, name: self.to.add("PRelu", [y, slope], name))
+        steps = steps_of(epilogue, len(node.inputs))
+        entering = iter(node.inputs[1:])
         y, last = acc, node.outputs[0] if epilogue.emit != "bits" else f"{node.outputs[0]}/float"
         for number, step in enumerate(steps, start=1):
-            y = step(y, last if number == len(steps) else f"{last}/step{number}")
+            name = last if number == len(steps) else f"{last}/step{number}"
+            if step.kind == "fma":
+                assert step.scale is not None
+                assert step.bias is not None
+                y = self.fma(node, y, step.scale, step.bias, layout, name)
+            elif step.reads:
+                other = self.as_float(next(entering), layout)
+                y = self.to.add("Add" if step.kind == "add" else "Mul", [y, other], name)
+            else:
+                y = write_step(self.to, step, y, layout, name)
         if epilogue.emit != "bits":
             self.to.put(node.outputs[0], y, layout)
         if epilogue.emit != "float":
@@ -249,7 +213,7 @@ class OnnxEmitter(ABC):
 
     def _threshold(self, node: Node, acc: str, epilogue: ops.Threshold, layout: Layout) -> None:
         name = node.outputs[0]
-        limit = self.to.constant(self._channels(epilogue.threshold.astype(np.float32), layout), f"{name}/threshold")
+        limit = self.to.constant(per_channel(epilogue.threshold.astype(np.float32), layout), f"{name}/threshold")
         self.to.put(name, self.at_least(acc, limit, name), layout)
 
     def at_least(self, x: str, limit: str, name: str) -> str:
@@ -258,16 +222,16 @@ class OnnxEmitter(ABC):
         signs = [self.to.constant(self.PLUS, "plus"), self.to.constant(self.MINUS, "minus")]
         return self.to.add("Where", [condition, *signs], name)
 
-    def _fma(self, node: Node, x: str, scale: ops.FloatArray, bias: ops.FloatArray, layout: Layout, name: str) -> str:
+    def fma(self, node: Node, x: str, scale: ops.FloatArray, bias: ops.FloatArray, layout: Layout, name: str) -> str:
         """x·scale + bias; in double the product of two float32 is exact, so that only the result is rounded."""
         once = self.rounds_once(node)
         wide = np.float64 if once else np.float32
         if once:
             x = self.to.add("Cast", [x], f"{name}/double", to=TensorProto.DOUBLE)
         if not bool((scale == 1).all()):
-            factor = self.factor(node, self._channels(scale, layout).astype(wide), name)
+            factor = self.factor(node, per_channel(scale, layout).astype(wide), name)
             x = self.to.add("Mul", [x, factor], f"{name}/scaled")
-        offset = self.to.constant(self._channels(bias, layout).astype(wide), f"{name}/bias")
+        offset = self.to.constant(per_channel(bias, layout).astype(wide), f"{name}/bias")
         x = self.to.add("Add", [x, offset], f"{name}/shifted" if once else name)
         return self.to.add("Cast", [x], name, to=TensorProto.FLOAT) if once else x
 
@@ -283,16 +247,14 @@ class OnnxEmitter(ABC):
         """Tell whether a value of the graph is bits."""
         return self.values[value].kind is Kind.BITS
 
-    @staticmethod
-    def _channels(array: NDArray[Any], layout: Layout) -> NDArray[Any]:
-        """Shape one number per channel (or one for all) so that it meets the channels."""
-        return array if layout == "NHWC" else array.reshape(-1, 1, 1)
 
-
-def _fold_scale(op: ops.Conv2d) -> ops.Conv2d:
-    """Give the same layer with its scale in its weights, as runtimes do with Conv but not with MatMul."""
-    epilogue = op.epilogue
-    if epilogue is None or epilogue.scale is None or op.weight.dtype != np.float32:
+def _fold_scale(op: ops.Conv2d, inputs: int) -> ops.Conv2d:
+    """Give the same layer with its first scale in its weights, as runtimes do with Conv but not with MatMul."""
+    if op.epilogue is None or op.weight.dtype != np.float32:
         return op
-    weight = op.weight * epilogue.scale[:, None, None, None]
-    return replace(op, weight=weight, epilogue=replace(epilogue, scale=np.ones_like(epilogue.scale)))
+    first, *rest = (*steps_of(op.epilogue, inputs), ops.Step("relu"))
+    if first.scale is None:
+        return op
+    steps = (replace(first, scale=np.ones_like(first.scale)), *rest[:-1])
+    weight = op.weight * first.scale[:, None, None, None]
+    return replace(op, weight=weight, epilogue=from_steps(steps, op.epilogue.emit))

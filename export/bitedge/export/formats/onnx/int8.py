@@ -26,8 +26,10 @@ from onnx import TensorProto
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.onnx.builder import Layout, save
 from bitedge.export.formats.onnx.emitter import OnnxEmitter
+from bitedge.export.formats.onnx.layers import window_attributes
 from bitedge.export.formats.onnx.windows import index_size, line_up
 from bitedge.export.ir import ops
+from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.exactness import exact_values
 from bitedge.export.ir.graph import Graph, Node
 
@@ -112,7 +114,7 @@ class Int8Emitter(OnnxEmitter):
     ) -> None:
         """QLinearConv for bits, ConvInteger for sums; both pad with the zero point."""
         name, weight = node.outputs[0], weight.transpose(0, 3, 1, 2)
-        window = self.window(op.window) | {"group": op.window.groups} | ({} if pad else {"pads": [0] * 4})
+        window = window_attributes(op.window) | {"group": op.window.groups} | ({} if pad else {"pads": [0] * 4})
         if isinstance(op.epilogue, ops.Threshold):
             one, none = self.to.constant(np.float32(1), "one"), self.to.constant(np.int8(0), "symmetric")
             stored = self.to.signs(weight, weight.shape, np.array([1, -1], np.int8), f"{name}/weight")
@@ -124,7 +126,7 @@ class Int8Emitter(OnnxEmitter):
             return
         stored = self.to.signs(weight, weight.shape, np.array([2, 0], np.uint8), f"{name}/weight")
         acc = self.to.add("ConvInteger", [x, stored, zero, self._bit(0)], f"{name}/acc", **window)
-        self._affine(node, acc, "NCHW")
+        self._sums(node, acc, "NCHW")
 
     def _matmul(self, node: Node, op: ops.BinaryConv2d) -> None:
         """Line up the windows, `[N, rows, columns, taps]`, and multiply by `[taps, outputs]`."""
@@ -134,12 +136,14 @@ class Int8Emitter(OnnxEmitter):
         windows = line_up(self.to, bits, shape, op.window, self._bit(op.pad_value), name)
         stored = self.to.signs(matrix, matrix.shape, np.array([1, -1], np.int8), f"{name}/weight")
         acc = self.to.add("MatMulInteger", [windows, stored, self._bit(0)], f"{name}/acc")
-        self._affine(node, acc, "NHWC")
+        self._sums(node, acc, "NHWC")
 
-    def _affine(self, node: Node, acc: str, layout: Layout) -> None:
+    def _sums(self, node: Node, acc: str, layout: Layout) -> None:
         """Scale the int32 sums: in double from there, or as floats."""
         epilogue = ops.epilogue_of(node.op)
-        if isinstance(epilogue, ops.Affine) and (epilogue.scale is None or not self.rounds_once(node)):
+        assert isinstance(epilogue, ops.Affine | ops.Steps)
+        first = next(iter(steps_of(epilogue, len(node.inputs))), None)
+        if first is None or first.kind != "fma" or not self.rounds_once(node):
             acc = self.to.add("Cast", [acc], f"{node.outputs[0]}/sum", to=TensorProto.FLOAT)
         self.epilogue(node, acc, layout)
 
@@ -165,6 +169,10 @@ class Int8Emitter(OnnxEmitter):
     def _is_product(self, node: Node) -> bool:
         """Tell whether a layer of bits becomes a matrix product."""
         op = node.op
-        if not isinstance(op, ops.BinaryConv2d) or not isinstance(op.epilogue, ops.Affine) or op.window.groups > 1:
+        if (
+            not isinstance(op, ops.BinaryConv2d)
+            or not isinstance(op.epilogue, ops.Affine | ops.Steps)
+            or op.window.groups > 1
+        ):
             return False
         return index_size(self.values[node.inputs[0]].shape, op.window) <= MAX_INDEX

@@ -19,8 +19,10 @@ import numpy as np
 import tensorflow as tf
 from numpy.typing import NDArray
 
+from bitedge.export.formats.tflite.layers import adaptive_avg_pool2d, apply_step, gather_channels, group_norm
 from bitedge.export.formats.tflite.padding import extensions, keras_padding, touched
 from bitedge.export.ir import ops, reference
+from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.graph import Graph, Kind, Node, Shape, Value
 from bitedge.export.ir.shapes import infer
 
@@ -130,9 +132,32 @@ class Emitter:
             self.made[node.outputs[0]] = tf.nn.avg_pool2d(x, window.kernel, window.stride, padding)
             return
         mean = tf.nn.avg_pool2d(_pad(x, touched(shape, window), 0.0), window.kernel, window.stride, "VALID")
-        if not op.count_include_pad:
-            mean = mean * _share_of_padding(shape, window)
-        self.made[node.outputs[0]] = mean
+        share = (np.prod(window.kernel) / reference.divisors(op, shape[:2])).astype(np.float32)
+        self.made[node.outputs[0]] = mean if bool((share == 1).all()) else mean * share
+
+    def adaptive_avg_pool2d(self, node: Node, op: ops.AdaptiveAvgPool2d, x: Tensor) -> None:
+        """Average over parts of the map."""
+        self.made[node.outputs[0]] = adaptive_avg_pool2d(op, x, self.shape(node.inputs[0]))
+
+    def group_norm(self, node: Node, op: ops.GroupNorm, x: Tensor) -> None:
+        """Normalize groups of channels."""
+        self.made[node.outputs[0]] = group_norm(op, x, self.shape(node.inputs[0]))
+
+    def concat(self, node: Node, _op: ops.Concat, _x: Tensor | Bits) -> None:
+        """Put the channels of all inputs side by side."""
+        parts = [self.made[name] for name in node.inputs]
+        if all(isinstance(part, Bits) for part in parts):
+            self.made[node.outputs[0]] = Bits(tf.concat([part.pre for part in parts], axis=3))
+        else:
+            self.made[node.outputs[0]] = tf.concat([_number(part) for part in parts], axis=3)
+
+    def gather_channels(self, node: Node, op: ops.GatherChannels, x: Tensor | Bits) -> None:
+        """Pick channels."""
+        shape = self.shape(node.inputs[0])
+        bits = isinstance(x, Bits) and self.values[node.outputs[0]].kind is Kind.BITS
+        self.made[node.outputs[0]] = (
+            Bits(gather_channels(op, x.pre, shape)) if bits else gather_channels(op, _number(x), shape)
+        )
 
     def layer_norm(self, node: Node, op: ops.LayerNorm, x: Tensor) -> None:
         """Normalize over channels."""
@@ -151,15 +176,17 @@ class Emitter:
         if isinstance(epilogue, ops.Threshold):
             self.made[node.outputs[0]] = Bits(acc + (np.float32(0.5) - epilogue.threshold.astype(np.float32)))
             return
-        y = acc
-        if epilogue.scale is not None and epilogue.bias is not None:
-            y = (_scale(y, epilogue.scale) if exact else y * epilogue.scale) + epilogue.bias
-        if len(node.inputs) > 1:
-            y = y + _number(self.made[node.inputs[1]])
-        if epilogue.activation == "relu":
-            y = tf.nn.relu(y)
-        elif epilogue.activation == "prelu":
-            y = tf.maximum(y, 0.0) + epilogue.slope * tf.minimum(y, 0.0)
+        y, entering = acc, iter(node.inputs[1:])
+        for number, step in enumerate(steps_of(epilogue, len(node.inputs))):
+            if step.kind == "fma":
+                assert step.scale is not None
+                y = (_scale(y, step.scale) if exact and number == 0 else y * step.scale) + step.bias
+            elif step.kind == "add":
+                y = y + _number(self.made[next(entering)])
+            elif step.kind == "multiply":
+                y = y * _number(self.made[next(entering)])
+            else:
+                y = apply_step(step, y)
         if epilogue.emit != "bits":
             self.made[node.outputs[0]] = y
         if epilogue.emit != "float":
@@ -174,6 +201,10 @@ RULES: Mapping[type[ops.Op], Callable[..., None]] = {
     ops.Elementwise: Emitter.elementwise,
     ops.MaxPool2d: Emitter.max_pool2d,
     ops.AvgPool2d: Emitter.avg_pool2d,
+    ops.AdaptiveAvgPool2d: Emitter.adaptive_avg_pool2d,
+    ops.GroupNorm: Emitter.group_norm,
+    ops.Concat: Emitter.concat,
+    ops.GatherChannels: Emitter.gather_channels,
     ops.LayerNorm: Emitter.layer_norm,
     ops.Softmax: Emitter.softmax,
 }
@@ -261,17 +292,3 @@ def _max_pool(x: Tensor, shape: Shape, window: ops.Window) -> Tensor:
     if window.dilation == (1, 1):
         return tf.nn.max_pool2d(x, window.kernel, window.stride, padding or "VALID")
     return tf.nn.pool(x, window.kernel, "MAX", window.stride, padding or "VALID", dilations=window.dilation)
-
-
-def _share_of_padding(shape: Shape, window: ops.Window) -> NDArray[np.float32]:
-    """How much larger the mean over real pixels is than the mean over all, for each output."""
-    real = np.pad(np.ones(shape[:2]), (window.pads[0::2], window.pads[1::2]))
-    rows, columns = window.output_size(shape[0], shape[1])
-    count = np.zeros((rows, columns))
-    for y in range(window.kernel[0]):
-        for x in range(window.kernel[1]):
-            count += real[y:, x:][
-                : rows * window.stride[0] : window.stride[0], : columns * window.stride[1] : window.stride[1]
-            ][:rows, :columns]
-    share: NDArray[np.float32] = (np.prod(window.kernel) / count).astype(np.float32)
-    return share[None, :, :, None]
