@@ -140,14 +140,6 @@ def test_warm_start_sets_the_average_against_the_weight() -> None:
     assert optimizer.state[weight]["seen"].item() == 1.0  # a warm average is not biased towards zero
 
 
-def test_noise_threshold_counts_deviations() -> None:
-    weight = BinaryParameter(torch.ones(4))
-    biased = Bop2ndOrder([weight], gamma=2e-4, sigma=1e-2, tau=3.0, threshold="noise")
-    assert biased.rule.tau(biased.param_groups[0]) == pytest.approx(3.0 * 1e-2)
-    unbiased = Bop2ndOrder([weight], gamma=2e-4, sigma=1e-2, tau=3.0, threshold="noise", mode="unbiased")
-    assert unbiased.rule.tau(unbiased.param_groups[0]) == pytest.approx(3.0 * 1e-2 * 0.1 / 2e-4)
-
-
 def test_noise_threshold_holds_noise() -> None:
     gamma, count = 1e-2, 3000
     grads = gradients(500, count, 13, drift=0.0)

@@ -16,13 +16,15 @@ from torch.optim import Optimizer
 
 from bitedge.train.errors import TrainError
 from bitedge.train.nn.parameter import BinaryParameter
-from bitedge.train.optim import RULES, Bop, Bop2ndOrder, ModelOptimizer
+from bitedge.train.optim import RULES, Bop, Bop2ndOrder, CascadedBop2nd, Cema, Diode, ModelOptimizer
 
 Make = Callable[[list[Tensor]], Optimizer]
 FIELDS: dict[str, dict[str, Any]] = {
     "bop": {"gamma": 0.05, "tau": 1e-3},
     "bop2nd": {"gamma": 0.05, "sigma": 0.05, "tau": 0.05},
     "cema": {"gamma": 0.3, "sigma": 0.1, "tau": 1e-3},
+    "cascade": {"gamma": 0.3, "sigma": 0.1, "alpha": 0.1},
+    "diode": {"gamma": 0.3, "alpha": 0.1},
     "adam": {"lr": 0.05},
     "latent": {"lr": 0.05},
 }
@@ -226,9 +228,8 @@ def test_groups_have_fields_of_their_own() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"gamma": 0.0}, r"gamma must lie in \(0, 1\], got 0"),
-        ({"gamma": 1.5}, r"gamma must lie in \(0, 1\], got 1.5"),
-        ({"sigma": -0.1}, r"sigma must lie in \(0, 1\], got -0.1"),
+        ({"gamma": 1.5}, r"gamma must lie in \[0, 1\], got 1.5"),
+        ({"sigma": -0.1}, r"sigma must lie in \[0, 1\], got -0.1"),
         ({"tau": -1e-3}, r"tau must lie in \[0, inf\), got -0.001"),
         ({"tau": float("nan")}, "tau must lie in .*, got nan"),
         ({"eps": -1.0}, r"eps must lie in \[0, inf\), got -1"),
@@ -244,7 +245,15 @@ def test_values_out_of_range_are_refused(fields: dict[str, Any], message: str) -
         Bop2ndOrder([BinaryParameter(torch.ones(2))], **fields)
 
 
-@pytest.mark.parametrize("optimizer_class", [Bop, Bop2ndOrder])
+def test_unbiased_mode_refuses_a_rate_of_zero() -> None:
+    weight = BinaryParameter(torch.ones(2))
+    optimizer = Bop2ndOrder([weight], gamma=0.0, mode="unbiased")
+    weight.grad = torch.ones(2)
+    with pytest.raises(TrainError, match="divides by gamma and sigma, which must be above 0"):
+        optimizer.step()
+
+
+@pytest.mark.parametrize("optimizer_class", [Bop, Bop2ndOrder, CascadedBop2nd, Cema, Diode])
 @pytest.mark.parametrize("value", [0.0, 0.3, float("nan")])
 def test_weights_that_are_not_binary_are_refused(optimizer_class: type[Any], value: float) -> None:
     weight = BinaryParameter(torch.tensor([1.0, value]))

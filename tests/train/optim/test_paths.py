@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bitedge.train.nn.parameter import BinaryParameter
-from bitedge.train.optim import Bop, Bop2ndOrder, Cema, Polynomial, Schedules, kernel
+from bitedge.train.optim import Bop, Bop2ndOrder, CascadedBop2nd, Cema, Diode, Polynomial, Schedules, kernel
 
 SHAPES = [(7, 5, 3, 3), (33,), (64, 41)]
 CASES: list[tuple[type[Any], dict[str, Any]]] = [
@@ -19,9 +19,12 @@ CASES: list[tuple[type[Any], dict[str, Any]]] = [
     (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 0.3, "mode": "unbiased"}),
     (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 5e-2, "mode": "adam"}),
     (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 0.5, "mode": "unbiased", "threshold": "noise"}),
+    (Bop2ndOrder, {"gamma": 3e-2, "sigma": 2e-2, "tau": 0.5, "mode": "adam", "threshold": "noise"}),
     (Cema, {"gamma": 3e-1, "sigma": 3e-2, "tau": 1e-2}),
+    (CascadedBop2nd, {"gamma": 3e-1, "sigma": 2e-2, "alpha": 3e-2}),
+    (Diode, {"gamma": 3e-2, "alpha": 3e-2}),
 ]
-IDS = ["bop", "biased", "unbiased", "adam", "noise", "cema"]
+IDS = ["bop", "biased", "unbiased", "adam", "noise", "adam-noise", "cema", "cascade", "diode"]
 
 
 def weights(dtype: torch.dtype = torch.float32, layout: torch.memory_format = torch.contiguous_format) -> list[Tensor]:
@@ -102,14 +105,15 @@ def test_scalars_and_empty_weights(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("case", CASES[:3], ids=IDS[:3])
 def test_state_is_float32_for_every_type_of_weight(case: tuple[type[Any], dict[str, Any]], dtype: torch.dtype) -> None:
     single = run(case, weights(dtype))
-    assert all(value.dtype == torch.float32 for value in single[len(SHAPES) :])
+    averages = [value for value in single[len(SHAPES) :] if value.dim()]
+    assert all(value.dtype == torch.float32 for value in averages)
     assert all(bool((weight.abs() == 1).all()) and weight.dtype == dtype for weight in single[: len(SHAPES)])
     assert_same(single, run(case, weights(dtype), foreach=True))
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs a C++ compiler on a CPU")
 @pytest.mark.filterwarnings("ignore:.*script_method:DeprecationWarning")  # inductor's own
-@pytest.mark.parametrize("case", CASES[:3], ids=IDS[:3])
+@pytest.mark.parametrize("case", [*CASES[:3], *CASES[-2:]], ids=[*IDS[:3], *IDS[-2:]])
 def test_compiled_kernel_gives_the_same_bits(case: tuple[type[Any], dict[str, Any]]) -> None:
     assert_same(run(case, weights()), run(case, weights(), compiled=True))
 

@@ -155,7 +155,7 @@ def test_fields_that_nothing_reads_are_refused() -> None:
 
 def test_values_out_of_range_are_refused_before_the_run() -> None:
     weight = BinaryParameter(torch.ones(2))
-    with pytest.raises(TrainError, match=r"schedule: gamma must lie in \(0, 1\], got 0"):
-        Schedules(Bop([weight]), {"gamma": Polynomial(1e-2, 0.0)}, 10)
+    with pytest.raises(TrainError, match=r"schedule: gamma must lie in \[0, 1\], got 2"):
+        Schedules(Bop([weight]), {"gamma": Polynomial(1e-2, 2.0)}, 10)
     with pytest.raises(TrainError, match="total_steps must be at least 1, got 0"):
         Schedules(Bop([weight]), {"gamma": 1e-2}, 0)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from bitedge.train.nn.parameter import BinaryParameter
-from bitedge.train.optim import Bop, Bop2ndOrder, Cema, Exponential, Polynomial, Schedule, Schedules
+from bitedge.train.optim import Bop, Bop2ndOrder, Exponential, Polynomial, Schedule, Schedules
 
 Floats = npt.NDArray[np.float32]
 Values = Callable[[str, int], float]
@@ -94,26 +94,6 @@ def test_equals_numpy_bit_for_bit(rule: str, kind: str) -> None:
         flips += int((w != before).sum())
         before = w
     assert 0.0005 < flips / (STEPS * WEIGHTS) < 0.5, "the comparison needs weights that flip and weights that stay"
-
-
-def test_cema_equals_numpy_bit_for_bit() -> None:
-    random = np.random.default_rng(8)
-    grads = (random.normal(size=(STEPS, WEIGHTS)) + random.normal(size=WEIGHTS, scale=0.1)).astype(np.float32)
-    w = np.where(random.random(WEIGHTS) < 0.5, -1, 1).astype(np.float32)
-    gamma, sigma, tau = np.float32(0.1), np.float32(0.02), np.float32(0.01)
-    weight = BinaryParameter(torch.from_numpy(w.copy()))
-    optimizer = Cema([weight], gamma=0.1, sigma=0.02, tau=0.01)
-    m, h, flips = np.zeros_like(w), np.zeros_like(w), 0
-    for t, g in enumerate(grads):
-        m = m + gamma * (g - m)
-        h = h + sigma * (m - h)
-        flips += int((w * h > tau).sum())
-        w = np.where(w * h > tau, -w, w)
-        weight.grad = torch.from_numpy(g)
-        optimizer.step()
-        np.testing.assert_array_equal(weight.detach().numpy(), w, err_msg=f"weights at step {t}")
-    np.testing.assert_array_equal(optimizer.state[weight]["exp_avg_avg"].numpy(), h)
-    assert flips > WEIGHTS / 4
 
 
 def test_root_is_correctly_rounded() -> None:

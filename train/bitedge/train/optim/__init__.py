@@ -1,10 +1,12 @@
-"""Optimizers for binarized networks: Bop and Bop2ndOrder, Adam for the rest, schedules, a switch and telemetry."""
+"""Optimizers for binarized networks: Bop, Bop2ndOrder and other flip rules, Adam, schedules, a switch and telemetry."""
 
 from .adam import AdamRule, LatentRule
 from .advice import OptimizerWarning
 from .bop import Bop, BopRule
 from .bop2nd import Bop2ndOrder, Bop2ndRule
+from .cascade import CascadedBop2nd, CascadeRule
 from .cema import Cema, CemaRule
+from .diode import Diode, DiodeRule
 from .model_optimizer import ModelOptimizer
 from .registry import RULES
 from .schedule import SCHEDULES, Constant, Cosine, Exponential, Geometric, Polynomial, Schedule, as_schedule
@@ -20,10 +22,14 @@ __all__ = [
     "Bop2ndOrder",
     "Bop2ndRule",
     "BopRule",
+    "CascadeRule",
+    "CascadedBop2nd",
     "Cema",
     "CemaRule",
     "Constant",
     "Cosine",
+    "Diode",
+    "DiodeRule",
     "Exponential",
     "Geometric",
     "LatentRule",

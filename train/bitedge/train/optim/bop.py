@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from .binary_optimizer import BinaryOptimizer, Params
-from .kernel import Scalar, as_tensors, run
+from .kernel import Scalar, as_tensors, average_all, run
 from .rule import BinaryRule, Group, ParameterState, flip, float_grads, use_foreach
 
 
@@ -49,9 +49,7 @@ def bop(
         for weight, grad, exp_avg, record in zip(params, grads, exp_avgs, flipped, strict=True):
             run(bop_kernel, (weight, grad, exp_avg), record, scalars, compiled=compiled)
         return
-    moves = torch._foreach_sub(grads, exp_avgs)
-    torch._foreach_mul_(moves, gamma)
-    torch._foreach_add_(exp_avgs, moves)
+    average_all(exp_avgs, grads, gamma)
     margins = torch._foreach_mul(exp_avgs, params)
     for weight, margin, record in zip(params, margins, flipped, strict=True):
         flip(weight, margin, tau, record)
@@ -83,7 +81,7 @@ class BopRule(BinaryRule):
         average: Tensor = state["exp_avg"]
         return average
 
-    def tau(self, group: Group) -> Scalar:
+    def tau(self, group: Group, state: ParameterState) -> Scalar:  # noqa: ARG002
         """The threshold as given: it is in units of the gradient."""
         threshold: Scalar = group["tau"]
         return threshold
@@ -107,7 +105,7 @@ class Bop(BinaryOptimizer):
 
     Args:
         params: binary parameters, or groups of them; any option below may differ by group.
-        gamma: adaptivity rate in (0, 1], the share of the newest gradient in the average.
+        gamma: adaptivity rate in [0, 1], the share of the newest gradient in the average.
         tau: threshold, at least 0.
         warm_start: c of `m0 = -c·w`, in units of the gradient.
         track_flips: keep a record of the weights that ever flipped, one byte per weight, for the telemetry.

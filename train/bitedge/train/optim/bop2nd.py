@@ -12,9 +12,12 @@ from typing import Any, ClassVar, Literal
 import torch
 from torch import Tensor
 
+from bitedge.train.errors import TrainError
+
 from .binary_optimizer import BinaryOptimizer, Params
 from .hyper import square_root
-from .kernel import Scalar, as_tensors, root, run
+from .kernel import Scalar, as_tensors, average_all, root, run
+from .moments import advance_corrections, advance_noise, scalar_state, settled_noise, start_corrections
 from .rule import BinaryRule, Group, ParameterState, flip, float_grads, use_foreach, zeros_like
 
 Divisors = tuple[Scalar, Scalar] | None
@@ -30,8 +33,8 @@ def biased_kernel(
     exp_avg_sq: Tensor,
     gamma: Scalar,
     sigma: Scalar,
-    tau: Scalar,
     eps: Scalar,
+    tau: Scalar,
 ) -> None:
     """The rule with s = m / (sqrt(v) + eps) on one slice, in place."""
     exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
@@ -49,8 +52,8 @@ def corrected_kernel(
     exp_avg_sq: Tensor,
     gamma: Scalar,
     sigma: Scalar,
-    tau: Scalar,
     eps: Scalar,
+    tau: Scalar,
     divisor_m: Scalar,
     divisor_v: Scalar,
 ) -> None:
@@ -67,33 +70,28 @@ def bop2nd(
     exp_avgs: list[Tensor],
     exp_avg_sqs: list[Tensor],
     divisors: Sequence[Divisors],
+    taus: Sequence[Scalar],
     flipped: Sequence[Tensor | None],
     *,
     gamma: Scalar,
     sigma: Scalar,
-    tau: Scalar,
     eps: float,
     foreach: bool = False,
     compiled: bool = False,
 ) -> None:
     """One step: m += gamma·(g - m), v += sigma·(g² - v), then w becomes -w where w·s > tau; same bits on all paths."""
     if not foreach:
-        common: Sequence[Scalar] = (gamma, sigma, tau, eps)
+        common: Sequence[Scalar] = (gamma, sigma, eps)
         common = as_tensors(common, params[0].device) if compiled else common
-        for weight, grad, m, v, pair, record in zip(
-            params, grads, exp_avgs, exp_avg_sqs, divisors, flipped, strict=True
+        for weight, grad, m, v, pair, tau, record in zip(
+            params, grads, exp_avgs, exp_avg_sqs, divisors, taus, flipped, strict=True
         ):
             kernel = biased_kernel if pair is None else corrected_kernel
-            run(kernel, (weight, grad, m, v), record, (*common, *(pair or ())), compiled=compiled)
+            run(kernel, (weight, grad, m, v), record, (*common, tau, *(pair or ())), compiled=compiled)
         return
-    moves = torch._foreach_sub(grads, exp_avgs)
-    torch._foreach_mul_(moves, gamma)
-    torch._foreach_add_(exp_avgs, moves)
-    moves = torch._foreach_mul(grads, grads)
-    torch._foreach_sub_(moves, exp_avg_sqs)
-    torch._foreach_mul_(moves, sigma)
-    torch._foreach_add_(exp_avg_sqs, moves)
-    for weight, m, v, pair, record in zip(params, exp_avgs, exp_avg_sqs, divisors, flipped, strict=True):
+    average_all(exp_avgs, grads, gamma)
+    average_all(exp_avg_sqs, torch._foreach_mul(grads, grads), sigma)
+    for weight, m, v, pair, tau, record in zip(params, exp_avgs, exp_avg_sqs, divisors, taus, flipped, strict=True):
         flip(weight, standardize(m, v, pair, eps).mul_(weight), tau, record)
 
 
@@ -110,7 +108,7 @@ class Bop2ndRule(BinaryRule):
 
     name = "bop2nd"
     scheduled = ("gamma", "sigma", "tau")
-    slots = ("exp_avg", "exp_avg_sq", "seen", "seen_sq", "flipped")
+    slots = ("exp_avg", "exp_avg_sq", "noise", "seen", "seen_sq", "flipped")
     defaults: ClassVar[Mapping[str, Any]] = {
         "gamma": 1e-7,
         "sigma": 1e-3,
@@ -122,35 +120,36 @@ class Bop2ndRule(BinaryRule):
     }
 
     def initialize(self, parameter: Tensor, group: Group, state: ParameterState) -> None:
-        """Create both averages and, in mode "adam", the weight of what each has seen.
+        """Create both averages, the variance of noise in the first, and in mode "adam" what both have seen.
 
-        The average of a constant 1 from 0 is `1 - (1 - rate)^t` when the rate is constant, which is Adam's
-        correction, and it stays right under a schedule. A warm start counts as seen.
+        The averages start at zero, without noise. Only mode "adam" corrects s for that; for the others the variance
+        starts where a constant gamma would keep it, so that the threshold is not too low before m and v are full.
         """
         super().initialize(parameter, group, state)
         if "exp_avg_sq" not in state:
             state["exp_avg_sq"] = zeros_like(parameter)
-        if group["mode"] == "adam" and "seen" not in state:
-            device = parameter.device if group["capturable"] else torch.device("cpu")
-            state["seen"] = torch.tensor(float(group["warm_start"] > 0), dtype=torch.float64, device=device)
-            state["seen_sq"] = torch.zeros((), dtype=torch.float64, device=device)
+        if "noise" not in state:
+            start = 0.0 if group["mode"] == "adam" else settled_noise(group["gamma"])
+            state["noise"] = scalar_state(start, parameter, group)
+        if group["mode"] == "adam":
+            start_corrections(parameter, group, state, warm=group["warm_start"] > 0)
 
     def apply(self, params: list[Tensor], grads: list[Tensor], states: list[ParameterState], group: Group) -> None:
         """Call `bop2nd` with what the group says."""
-        if group["mode"] == "adam":
-            for state in states:
-                state["seen"].add_((1 - state["seen"]) * group["gamma"])
-                state["seen_sq"].add_((1 - state["seen_sq"]) * group["sigma"])
+        for state in states:
+            advance_noise(state["noise"], group["gamma"])
+            if group["mode"] == "adam":
+                advance_corrections(state, group["gamma"], group["sigma"])
         bop2nd(
             params,
             float_grads(grads, group["maximize"]),
             [state["exp_avg"] for state in states],
             [state["exp_avg_sq"] for state in states],
             [self.divisors(state, group) for state in states],
+            [self.tau(group, state) for state in states],
             [state.get("flipped") for state in states],
             gamma=group["gamma"],
             sigma=group["sigma"],
-            tau=self.tau(group),
             eps=group["eps"],
             foreach=use_foreach(group, params),
             compiled=group["compiled"],
@@ -159,26 +158,33 @@ class Bop2ndRule(BinaryRule):
     def divisors(self, state: ParameterState, group: Group) -> Divisors:
         """What the mode divides m and v by."""
         if group["mode"] == "unbiased":
-            return group["gamma"], group["sigma"]
+            rates = group["gamma"], group["sigma"]
+            if any(isinstance(rate, float) and rate == 0 for rate in rates):
+                raise TrainError("mode 'unbiased' divides by gamma and sigma, which must be above 0 at every step")
+            return rates
         return (state["seen"], state["seen_sq"]) if group["mode"] == "adam" else None
 
     def signal(self, state: ParameterState, group: Group) -> Tensor:
         """The standardized average s."""
         return standardize(state["exp_avg"], state["exp_avg_sq"], self.divisors(state, group), group["eps"])
 
-    def tau(self, group: Group) -> Scalar:
-        """The threshold in units of s; with `threshold="noise"` tau counts standard deviations of s under pure noise.
-
-        Gradients without a direction give the biased s a deviation of sqrt(gamma / (2 - gamma)), about sqrt(gamma / 2);
-        the unbiased s is sqrt(sigma) / gamma times that.
-        """
+    def tau(self, group: Group, state: ParameterState) -> Scalar:
+        """The threshold in units of s; with `threshold="noise"` tau counts deviations of s under pure noise."""
         tau: Scalar = group["tau"]
-        if group["threshold"] == "absolute":
-            return tau
-        unit = square_root(group["gamma"] / 2)
+        return tau if group["threshold"] == "absolute" else tau * self.deviation(group, state)
+
+    def deviation(self, group: Group, state: ParameterState) -> Scalar:
+        """The standard deviation of s if gradients had no direction: that of m, in the units of the mode.
+
+        It is sqrt(gamma / (2 - gamma)) for a constant gamma. When gamma falls it stays above that, since m forgets old
+        noise no faster than old gradients.
+        """
+        deviation: Tensor = state["noise"].sqrt()
         if group["mode"] == "unbiased":
-            unit = unit * square_root(group["sigma"]) / group["gamma"]
-        return tau * unit
+            deviation = deviation * square_root(group["sigma"]) / group["gamma"]
+        if group["mode"] == "adam":
+            deviation = deviation / state["seen"]
+        return deviation if group["capturable"] else deviation.item()
 
 
 class Bop2ndOrder(BinaryOptimizer):
@@ -206,12 +212,13 @@ class Bop2ndOrder(BinaryOptimizer):
 
     Args:
         params: binary parameters, or groups of them; any option below may differ by group.
-        gamma: adaptivity rate in (0, 1], the share of the newest gradient in m.
-        sigma: standard rate in (0, 1], the share of the newest squared gradient in v.
+        gamma: adaptivity rate in [0, 1], the share of the newest gradient in m.
+        sigma: standard rate in [0, 1], the share of the newest squared gradient in v.
         tau: threshold, at least 0.
         eps: added to the root of v.
         mode: `"biased"`, `"unbiased"` or `"adam"`.
-        threshold: `"absolute"`, or `"noise"` to give tau in standard deviations of s under directionless gradients.
+        threshold: `"absolute"`, or `"noise"` to give tau in standard deviations of s under directionless gradients;
+            the deviation is tracked with m, so that a gamma that falls to 0 ends all flips instead of freeing noise.
         warm_start: c of `m0 = -c·w`, in units of the gradient.
         track_flips: keep a record of the weights that ever flipped, one byte per weight, for the telemetry.
         maximize: climb instead of descend.

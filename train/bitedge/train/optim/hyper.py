@@ -35,8 +35,9 @@ class Range:
 
 
 RANGES: Mapping[str, Range] = {
-    "gamma": Range(0.0, 1.0, low_included=False),
-    "sigma": Range(0.0, 1.0, low_included=False),
+    "gamma": Range(0.0, 1.0),
+    "sigma": Range(0.0, 1.0),
+    "alpha": Range(0.0, 1.0),
     "tau": Range(0.0),
     "eps": Range(0.0),
     "lr": Range(0.0),

@@ -39,6 +39,13 @@ def run(
         kernel(scratch, None if flipped is None else pieces.pop(), *pieces, *scalars)
 
 
+def average_all(averages: Sequence[Tensor], values: Sequence[Tensor], rate: Scalar) -> None:
+    """Move every average towards its value by a share of the difference, in multi-tensor operations."""
+    moves = torch._foreach_sub(list(values), list(averages))
+    torch._foreach_mul_(moves, rate)
+    torch._foreach_add_(list(averages), moves)
+
+
 def as_tensors(scalars: Sequence[Scalar], device: torch.device) -> list[Tensor]:
     """Hyper-parameters as a compiled kernel takes them: 0-dim, float32, so that a new value is not a new kernel."""
     return [as_tensor(scalar, device).to(device, torch.float32) for scalar in scalars]

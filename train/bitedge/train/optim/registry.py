@@ -11,11 +11,14 @@ from bitedge.train.errors import TrainError
 from .adam import AdamRule, LatentRule
 from .bop import BopRule
 from .bop2nd import Bop2ndRule
+from .cascade import CascadeRule
 from .cema import CemaRule
+from .diode import DiodeRule
 from .rule import Group, Rule
 
 RULES: Mapping[str, Rule] = {
-    rule.name: rule for rule in (BopRule(), Bop2ndRule(), CemaRule(), AdamRule(), LatentRule())
+    rule.name: rule
+    for rule in (BopRule(), Bop2ndRule(), CascadeRule(), CemaRule(), DiodeRule(), AdamRule(), LatentRule())
 }
 
 

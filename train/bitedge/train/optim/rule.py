@@ -76,6 +76,8 @@ class BinaryRule(Rule):
     """
 
     binary = True
+    averages: ClassVar[tuple[str, ...]] = ("gamma",)
+    """The rates of the averages that follow each other between gradient and decision."""
     options: ClassVar[Mapping[str, Any]] = {
         "warm_start": 0.0,  # c of m0 = -c·w
         "track_flips": False,
@@ -102,13 +104,17 @@ class BinaryRule(Rule):
         if group["track_flips"] and "flipped" not in state:
             state["flipped"] = torch.zeros_like(parameter, dtype=torch.bool, memory_format=torch.preserve_format)
 
+    def deviation(self, group: Group, state: ParameterState) -> Scalar | None:  # noqa: ARG002
+        """The standard deviation that noise has left in `signal`; None for a rule that does not track it."""
+        return None
+
     @abstractmethod
     def signal(self, state: ParameterState, group: Group) -> Tensor:
         """The value s that the last step compared with tau: a weight was flipped where w·s > tau."""
 
     @abstractmethod
-    def tau(self, group: Group) -> Scalar:
-        """The threshold in the units of `signal`."""
+    def tau(self, group: Group, state: ParameterState) -> Scalar:
+        """The threshold of a parameter in the units of `signal`."""
 
 
 def zeros_like(parameter: Tensor) -> Tensor:

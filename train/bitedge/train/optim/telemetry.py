@@ -31,9 +31,14 @@ def flip_measure(ratio: float) -> float:
     return math.log(ratio + math.exp(-9))
 
 
-def noise_flip_ratio(gamma: float) -> float:
-    """The share of weights that flip per step when gradients have no direction and tau is 0: arccos(1 - gamma) / pi."""
-    return math.acos(1.0 - gamma) / math.pi
+def noise_flip_ratio(gamma: float, second: float = 1.0) -> float:
+    """The share of weights that flip per step when gradients have no direction and tau is 0.
+
+    It is arccos(r) / pi with r the correlation of the deciding average from one step to the next: `1 - gamma` for one
+    average, and for a second one of that average, with remainders a and b, `(a + b) / (1 + a·b)`.
+    """
+    a, b = 1.0 - gamma, 1.0 - second
+    return math.acos(min(1.0, (a + b) / (1.0 + a * b))) / math.pi
 
 
 @dataclass(frozen=True)
@@ -166,28 +171,28 @@ class Telemetry:
         self._asked = False
         layers: list[LayerFlips] = []
         hyper: dict[str, float] = {}
+        deviation: float | Tensor | None = None
         for group, rule in self._binary_groups():
-            tau = rule.tau(group)
             names = group.get("param_names") or [str(len(layers) + i) for i in range(len(group["params"]))]
             for name, parameter in zip(names, group["params"], strict=True):
-                if parameter in self.optimizer.state:
-                    signal = rule.signal(self.optimizer.state[parameter], group).abs()
-                    flipped = self.optimizer.state[parameter].get("flipped")
-                    layers.append(measure(name, self._before[parameter], parameter, signal, tau, flipped))
-            hyper |= {"tau_s": float(tau)}
+                state = self.optimizer.state.get(parameter)
+                if state:
+                    tau, signal = rule.tau(group, state), rule.signal(state, group).abs()
+                    layers.append(measure(name, self._before[parameter], parameter, signal, tau, state.get("flipped")))
+                    hyper["tau_s"], deviation = float(tau), rule.deviation(group, state)
         self._before = None
         if not layers:
             return
         for group in self.optimizer.param_groups:
             rule_or_none = rule_of(self.optimizer, group)
             hyper |= {key: float(group[key]) for key in (rule_or_none.scheduled if rule_or_none else ())}
-        first_group = next(self._binary_groups())[0]
+        first_group, first_rule = next(self._binary_groups())
         total = combine(layers)
         # after the very first step |s| is the same for all weights, which says nothing about tau
-        advice = self._persistent(advise(first_group, hyper["tau_s"], total) if self.steps > 1 else {})
-        self.latest = Report(
-            self.steps - 1, tuple(layers), total, hyper, noise_flip_ratio(hyper["gamma"]), tuple(advice.values())
-        )
+        held = None if deviation is None else float(deviation)
+        advice = self._persistent(advise(first_group, hyper["tau_s"], total, held) if self.steps > 1 else {})
+        noise = noise_flip_ratio(*(hyper[name] for name in first_rule.averages))
+        self.latest = Report(self.steps - 1, tuple(layers), total, hyper, noise, tuple(advice.values()))
 
     def _persistent(self, advice: dict[str, str]) -> dict[str, str]:
         """The advice that has held for `patience` reports; warns when one gets there."""
