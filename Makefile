@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-NATIVE := $(shell find runtime/CMakeLists.txt runtime/include runtime/src runtime/testing runtime/tools -type f)
+NATIVE := $(shell find runtime/CMakeLists.txt runtime/VERSION runtime/cmake runtime/include runtime/src runtime/testing runtime/tools -type f)
 PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 JOBS ?= 2
 
@@ -48,7 +48,7 @@ lint: setup
 	$(BIN)/mypy train export runtime/bitedge serve cli tests
 	$(BIN)/lint-imports
 	$(BIN)/python runtime/tools/check_includes.py
-	git ls-files '*.cpp' '*.h' '*.c' | xargs $(BIN)/clang-format --dry-run -Werror
+	git ls-files '*.cpp' '*.h' '*.hpp' '*.c' | xargs $(BIN)/clang-format --dry-run -Werror
 
 # Load on loopback only, bounded; needs wrk and h2load (Debian: wrk, nghttp2-client).
 bench-serve: setup
@@ -67,7 +67,7 @@ arm: $(VENV)/.tools
 format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
-	git ls-files '*.cpp' '*.h' '*.c' | xargs $(BIN)/clang-format -i
+	git ls-files '*.cpp' '*.h' '*.hpp' '*.c' | xargs $(BIN)/clang-format -i
 
 setup: $(VENV)/.installed
 

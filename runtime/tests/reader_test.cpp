@@ -29,7 +29,7 @@ Status outcome(const std::vector<uint8_t>& bytes, bool checksum) {
 }  // namespace
 
 TEST(reads_the_graph) {
-  const Blob blob = Blob::map(data_path("small.gguf"));
+  const Blob blob = Blob::read(data_path("small.gguf"), ~uint64_t(0));
   const Packed packed = bitedge::read_packed(blob.data(), blob.size());
   const bitedge::Graph& graph = packed.graph;
   CHECK_EQ(graph.name, "by hand");
@@ -49,7 +49,7 @@ TEST(reads_the_graph) {
 }
 
 TEST(tensors_are_aligned) {
-  const Blob blob = Blob::map(data_path("image.gguf"));
+  const Blob blob = Blob::read(data_path("image.gguf"), ~uint64_t(0));
   const Packed packed = bitedge::read_packed(blob.data(), blob.size());
   for (const bitedge::Node& node : packed.graph.nodes) {
     CHECK_EQ(reinterpret_cast<uintptr_t>(node.bits.data) % 32, 0u);
@@ -79,6 +79,6 @@ TEST(refuses_a_file_with_a_bit_of_any_byte_flipped) {
 }
 
 TEST(reads_nothing_from_a_folder) {
-  CHECK_ERROR(Status::kIo, "not a regular file", Blob::map(BITEDGE_TEST_DATA));
-  CHECK_ERROR(Status::kIo, "No such file", Blob::map(data_path("none.gguf")));
+  CHECK_ERROR(Status::kIo, "not a regular file", Blob::read(BITEDGE_TEST_DATA, ~uint64_t(0)));
+  CHECK_ERROR(Status::kIo, "No such file", Blob::read(data_path("none.gguf"), ~uint64_t(0)));
 }

@@ -5,13 +5,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.runtime.packed_file import small_model
 
-from bitedge.runtime import Model, RuntimeFault
+from bitedge.runtime import Model, RuntimeFault, version
 from bitedge.runtime.library import find_library
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -33,6 +34,12 @@ def test_a_file_that_is_no_library_is_refused(tmp_path: Path) -> None:
     environment = {"BITEDGE_LIBRARY": str(path), "PYTHONPATH": str(ROOT / "runtime")}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert f"{path} cannot be loaded" in done.stdout
+
+
+def test_the_core_has_the_version_of_the_package() -> None:
+    """`runtime/` can be copied into another project, so it has a file of its own."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert (ROOT / "runtime" / "VERSION").read_text().strip() == project["version"] == version()
 
 
 def test_importing_the_runtime_brings_numpy_and_nothing_else() -> None:
