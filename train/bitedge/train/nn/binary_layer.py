@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
-from bitedge.train.nn.parameter import BinaryParameter
+from bitedge.train.nn.parameter import BinaryParameter, is_binary
 from bitedge.train.nn.quantize import quantizer, sign, ste_sign
 
 
@@ -55,12 +55,23 @@ class BinaryLayer(nn.Module):
             return x
         return F.hardtanh(x) if self.real else self._quantize(x)
 
+    def _keep_mark(self) -> None:
+        """Declare the weight binary again where torch replaced it by a plain parameter instead of filling it."""
+        if not self.latent and not is_binary(self.weight):
+            self.weight = BinaryParameter(self.weight.data, self.weight.requires_grad)
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Self:
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        self._keep_mark()
+        return self
+
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         weight = state_dict.get(prefix + "weight")
         if not self.latent and isinstance(weight, Tensor) and not bool((weight.abs() == 1).all()):
             errors: list[str] = args[-1]
             errors.append(f"{prefix}weight must be exactly ±1; for real weights build the network with latent=True")
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self._keep_mark()
 
 
 def make_real(module: nn.Module) -> nn.Module:
