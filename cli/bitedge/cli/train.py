@@ -112,7 +112,7 @@ def list_all(args: argparse.Namespace) -> int:
 def print_recipe(args: argparse.Namespace, recipe: str) -> int:
     """Show a recipe with all defaults and overrides."""
     from bitedge.train.recipes.recipe import load_recipe
-    from bitedge.train.recipes.records import plain
+    from bitedge.train.recipes.validation import plain
 
     resolved = load_recipe(recipe, args.set)
     emit(args, plain(resolved), resolved.to_toml().rstrip())

@@ -92,7 +92,7 @@ def test_global_random_state_of_the_caller_does_not_matter(finished: Run, tmp_pa
 
 @pytest.mark.parametrize("changes", [("optimizer.rule=latent",), ("optimizer.rule=bop", "optimizer.tau=1e-8")])
 def test_baselines_train_in_the_same_loop(changes: tuple[str, ...], tmp_path: Path) -> None:
-    table = (Path(__file__).parents[2] / "train/bitedge/train/recipes/digits.toml").read_text().splitlines()
+    table = (Path(__file__).parents[3] / "train/bitedge/train/recipes/digits.toml").read_text().splitlines()
     dropped = ("mode", "sigma", "threshold") if "bop" in changes[0] else ("mode", "sigma", "gamma", "tau", "threshold")
     recipe = tmp_path / "baseline.toml"
     recipe.write_text("\n".join(line for line in table if not line.startswith(dropped)))

@@ -13,7 +13,8 @@ from bitedge.train.engine.progress import Silent
 from bitedge.train.engine.run import load_run
 from bitedge.train.errors import TrainError
 from bitedge.train.experiments.compare import HEADER, VARIANTS, compare, load_variants, spread
-from bitedge.train.recipes.recipe import RECIPES, ScheduleRecipe, load_recipe
+from bitedge.train.recipes.recipe import RECIPES, load_recipe
+from bitedge.train.recipes.schedule import LinearRecipe
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_variants_share_what_is_set_and_change_what_they_name(tmp_path: Path) ->
     plain, slower = (load_run(out / f"{name}-seed3") for name in ("plain", "slower"))
     assert [(result.name, result.seeds) for result in results] == [("plain", [3]), ("slower", [3])]
     assert results[1].held_out == [slower.training["last"]["accuracy"]]
-    assert slower.recipe.optimizer.lr == ScheduleRecipe("linear", 1e-3, 0.0)
+    assert slower.recipe.optimizer.lr == LinearRecipe(kind="linear", start=1e-3, end=0.0)
     assert plain.recipe == replace(slower.recipe, optimizer=plain.recipe.optimizer)
     assert (plain.recipe.batch_size, plain.recipe.seed) == (50, 3)
 

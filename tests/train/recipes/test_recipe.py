@@ -7,12 +7,16 @@ from pathlib import Path
 
 import pytest
 import torch
+from pydantic import ValidationError
 
 from bitedge.train.engine.build import build_network, network_arguments
 from bitedge.train.engine.optimization import build_optimizer, build_schedules
 from bitedge.train.errors import TrainError
-from bitedge.train.recipes.recipe import RECIPES, Recipe, ScheduleRecipe, list_recipes, load_recipe
-from bitedge.train.recipes.records import plain
+from bitedge.train.optim import RULES
+from bitedge.train.recipes.optimizer import OPTIMIZERS
+from bitedge.train.recipes.recipe import RECIPES, Recipe, list_recipes, load_recipe
+from bitedge.train.recipes.schedule import ends
+from bitedge.train.recipes.validation import plain
 
 CLASSES = {"digits": 10, "cifar10": 10, "folder": 20}
 
@@ -39,12 +43,10 @@ def test_shipped_recipe_builds_its_network_and_schedules(name: str) -> None:
     assert ("latent" if recipe.optimizer.rule == "real" else recipe.optimizer.rule) in rules
     total = 3 * recipe.epochs
     for field, value in schedules.values(0).items():
-        chosen = getattr(recipe.optimizer, field)
-        assert value == (chosen.start if isinstance(chosen, ScheduleRecipe) else chosen)
+        assert value == ends(recipe.optimizer.scheduled()[field])[0]
     for field, value in schedules.values(total).items():
-        chosen = getattr(recipe.optimizer, field)
-        if isinstance(chosen, ScheduleRecipe) and chosen.end is not None:
-            assert value == chosen.end
+        chosen = ends(recipe.optimizer.scheduled()[field])
+        assert len(chosen) == 1 or value == chosen[1]
 
 
 def test_the_papers_experiments_are_there() -> None:
@@ -77,12 +79,11 @@ def test_overrides_reach_nested_values() -> None:
     recipe = load_recipe("digits", changes)
     assert (recipe.epochs, recipe.title, recipe.data.augment) == (3, "x y", False)
     assert recipe.network.arguments["width"] == 8
-    assert isinstance(recipe.optimizer.gamma, ScheduleRecipe)
-    assert recipe.optimizer.gamma.end == 1e-3
+    assert ends(recipe.optimizer.scheduled()["gamma"]) == (1e-2, 1e-3)
 
 
 def test_override_replaces_a_schedule_by_a_number() -> None:
-    assert load_recipe("digits", ["optimizer.gamma=1e-4"]).optimizer.gamma == 1e-4
+    assert load_recipe("digits", ["optimizer.gamma=1e-4"]).optimizer.scheduled()["gamma"] == 1e-4
 
 
 @pytest.mark.parametrize(
@@ -94,16 +95,20 @@ def test_override_replaces_a_schedule_by_a_number() -> None:
         ("epochs=2.5", "epochs = 2.5: expected an integer"),
         ("epochs=true", "epochs = True: expected an integer"),
         ("batch_size=1", "batch_size = 1: expected 2 or more"),
-        ("optimizer.gamma=-1.0", "optimizer.gamma = -1.0: expected 0 or more"),
-        ("optimizer.gamma=fast", "optimizer.gamma = 'fast': expected a number or a table"),
-        ("optimizer.gamma.end=0.0", "cannot start or end at 0"),
-        ("optimizer.gamma.factor=2.0", "optimizer.gamma.factor has no meaning for a geometric schedule"),
+        ("optimizer.gamma=-1.0", "optimizer.gamma: gamma must lie in"),
+        ("optimizer.gamma=fast", "optimizer.gamma = 'fast': expected a number"),
+        ("optimizer.gamma.end=0.0", "optimizer.gamma.end = 0.0: expected more than 0"),
+        ("optimizer.gamma.factor=2.0", "optimizer.gamma.factor has no meaning for 'geometric': remove it"),
         ("optimizer.gamma.kind=geometrc", "did you mean 'geometric'?"),
-        ("optimizer.rule=bop", "has no meaning for rule 'bop'"),
+        ("optimizer.rule=bop", "has no meaning for 'bop': remove it"),
         ("optimizer.rule=bop2n", "did you mean 'bop2nd'?"),
         ("execution.precision=bf61", "did you mean 'bf16'?"),
         ("data.limit=1", "data.limit = 1: expected 2 or more"),
-        ("data.name=mnist", "expected one of 'digits', 'cifar10', 'folder'"),
+        ("optimizer.gamma={start = 1e-3}", "key 'optimizer.gamma.kind' is missing"),
+        ("optimizer.gamma.kind=step", "expected one of number, linear"),
+        ("optimizer.gamma=inf", "expected a finite number"),
+        ("optimizer.tau=true", "optimizer.tau = True: expected a number"),
+        ("optimizer.accumulate=7", "accumulate = 7 does not divide batch_size = 50"),
         ("epochs", "expected key=value"),
         ("=3", "expected key=value"),
         ("epochs.x=3", "'epochs' is the single value"),
@@ -121,10 +126,10 @@ def test_missing_values_are_named(tmp_path: Path) -> None:
     path.write_text(
         "\n".join(line for line in (RECIPES / "digits.toml").read_text().splitlines() if "sigma" not in line)
     )
-    with pytest.raises(TrainError, match=r"optimizer\.sigma is missing"):
+    with pytest.raises(TrainError, match=r"key 'optimizer\.sigma' is missing"):
         load_recipe(path)
     path.write_text('name = "x"\n')
-    with pytest.raises(TrainError, match="key 'title' is missing: expected a string"):
+    with pytest.raises(TrainError, match="key 'epochs' is missing"):
         load_recipe(path)
 
 
@@ -159,5 +164,25 @@ def test_network_arguments_are_checked() -> None:
 
 def test_a_recipe_is_frozen() -> None:
     recipe: Recipe = load_recipe("digits")
-    with pytest.raises(AttributeError):
-        recipe.epochs = 3  # type: ignore[misc]
+    with pytest.raises(ValidationError, match="frozen"):
+        recipe.epochs = 3
+
+
+def test_every_flip_rule_has_a_recipe_of_its_own_fields() -> None:
+    """A rule of the registry is one of the recipe, with its defaults, ranges and choices; nothing is written twice."""
+    assert {name for name, rule in RULES.items() if rule.binary} == set(OPTIMIZERS) - {"latent", "real"}
+    for name, model in OPTIMIZERS.items():
+        if name in ("latent", "real"):
+            continue
+        rule = RULES[name]
+        read = model.model_validate({"rule": name, "lr": 1e-2, **dict.fromkeys(rule.scheduled, 0.5)})
+        assert set(read.scheduled()) == {"lr", *rule.scheduled}
+        assert all(value == rule.defaults[field] for field, value in read.fields().items())
+        assert {"track_flips", "capturable"}.isdisjoint(read.fields())
+
+
+def test_recipe_of_version_0_1_still_loads(tmp_path: Path) -> None:
+    """It had eps, also for rules without one."""
+    table = (RECIPES / "cifar10-bop.toml").read_text().replace('rule = "bop"', 'rule = "bop"\neps = 1e-10')
+    (tmp_path / "recipe.toml").write_text(table)
+    assert load_recipe(tmp_path / "recipe.toml") == load_recipe("cifar10-bop")

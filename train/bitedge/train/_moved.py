@@ -18,7 +18,6 @@ MOVED = {
     "networks": "models",
     "quantize": "nn.quantize",
     "recipe": "recipes.recipe",
-    "records": "recipes.records",
     "summary": "models.summary",
     **{name: f"engine.{name}" for name in (*_ENGINE.split(), "run", "session", "trainer")},
     **{name: f"experiments.{name}" for name in ("compare", "sweep", "sweep_report")},

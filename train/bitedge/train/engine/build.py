@@ -14,7 +14,7 @@ from bitedge.train.errors import TrainError
 from bitedge.train.models import NETWORKS
 from bitedge.train.nn import make_real
 from bitedge.train.recipes.recipe import DataRecipe, Recipe
-from bitedge.train.recipes.records import nearest
+from bitedge.train.recipes.validation import nearest
 
 
 def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:

@@ -9,44 +9,27 @@ import torch
 from torch import Tensor, nn
 
 from bitedge.train.optim import (
-    SCHEDULES,
     ModelOptimizer,
     OptimizerWarning,
-    Schedule,
     Schedules,
     Switch,
     Telemetry,
 )
-from bitedge.train.recipes.recipe import OptimizerRecipe, Recipe, ScheduleRecipe
-
-
-def build_schedule(value: float | ScheduleRecipe, steps_per_epoch: int) -> float | Schedule:
-    """Turn a recipe's schedule into one that counts steps; `every` is in epochs there and in steps here."""
-    if not isinstance(value, ScheduleRecipe):
-        return value
-    names = ("start", "end", "power", "factor", "every", "staircase", "log")
-    fields = {name: getattr(value, name) for name in names if getattr(value, name) is not None}
-    if "every" in fields:
-        fields["every"] *= steps_per_epoch
-    return SCHEDULES[value.kind](**fields)
-
-
-REAL = ("latent", "real")
-"""The rules of a recipe that leave no binary parameter."""
+from bitedge.train.recipes.optimizer import OptimizerRecipe
+from bitedge.train.recipes.recipe import Recipe
+from bitedge.train.recipes.schedule import build_schedule
 
 
 def build_optimizer(
     recipe: OptimizerRecipe, module: nn.Module, *, track_flips: bool = False, compiled: bool = False
 ) -> ModelOptimizer:
     """One optimizer for all parameters: the recipe's rule for the binary ones, Adam for the rest."""
-    fields: dict[str, Any] = {}
-    if recipe.rule not in REAL:
-        names = ("threshold", "warm_start", *(("mode", "eps") if recipe.rule == "bop2nd" else ()))
-        fields = {name: getattr(recipe, name) for name in names if getattr(recipe, name) is not None}
+    fields: dict[str, Any] = recipe.fields()
+    if recipe.binary:
         fields |= {"track_flips": track_flips, "compiled": compiled}
     return ModelOptimizer(
         module,
-        rule="latent" if recipe.rule in REAL else recipe.rule,
+        rule=recipe.rule if recipe.binary else "latent",
         adam_eps=recipe.adam_eps,
         weight_decay=recipe.weight_decay,
         clip=recipe.clip,
@@ -57,8 +40,7 @@ def build_optimizer(
 def build_schedules(recipe: Recipe, optimizer: ModelOptimizer, steps_per_epoch: int) -> Schedules:
     """The schedules of every hyper-parameter, per step, and the switch of the rule if there is one."""
     chosen = recipe.optimizer
-    values = {"gamma": chosen.gamma, "sigma": chosen.sigma, "tau": chosen.tau, "lr": chosen.lr}
-    fields = {name: build_schedule(value, steps_per_epoch) for name, value in values.items() if value is not None}
+    fields = {name: build_schedule(value, steps_per_epoch) for name, value in chosen.scheduled().items()}
     switch = None
     if chosen.switch is not None:
         after = {"gamma": chosen.switch.gamma, "tau": chosen.switch.tau}
@@ -79,7 +61,7 @@ class Optimization:
         self.schedules = build_schedules(recipe, self.optimizer, steps_per_epoch)
         on_gpu = next(module.parameters()).device.type == "cuda"
         self.scaler = torch.amp.GradScaler(enabled=on_gpu and recipe.execution.precision == "fp16")
-        watched = watch > 0 and recipe.optimizer.rule not in REAL
+        watched = watch > 0 and recipe.optimizer.binary
         self.telemetry = Telemetry(self.optimizer, every=watch) if watched else None
         self.observed = {"steps": 0.0, "flip_ratio": 0.0, "pi": 0.0}  # sums over the observed steps of an epoch
         self.said: list[str] = []

@@ -19,7 +19,7 @@ from bitedge.train.engine.run import Run, load_run
 from bitedge.train.engine.session import Session
 from bitedge.train.errors import TrainError
 from bitedge.train.recipes.recipe import Recipe, load_recipe
-from bitedge.train.recipes.records import plain
+from bitedge.train.recipes.validation import plain
 
 WORDS = ("title", "expected", "cost")
 """What a recipe tells its reader; the training does not depend on it."""
@@ -68,8 +68,8 @@ def is_finished(folder: Path, recipe: Recipe) -> bool:
     """Whether a folder holds this very run, complete and measured."""
     try:
         about = json.loads((folder / "model.json").read_text(encoding="utf-8"))
-        same = (folder / "recipe.toml").read_text(encoding="utf-8") == recipe.to_toml()
-    except (OSError, json.JSONDecodeError):
+        same = load_recipe(folder / "recipe.toml") == recipe
+    except (OSError, json.JSONDecodeError, TrainError):
         return False
     return same and about["training"]["test"] is not None
 

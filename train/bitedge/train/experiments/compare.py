@@ -11,9 +11,11 @@ import json
 import math
 import statistics
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import Field
 
 from bitedge.train.engine.checkpoint import write_text
 from bitedge.train.engine.curves import plot_runs
@@ -22,14 +24,13 @@ from bitedge.train.engine.progress import Progress, default_progress
 from bitedge.train.engine.trainer import fit
 from bitedge.train.errors import TrainError
 from bitedge.train.recipes.recipe import load_recipe, read_table
-from bitedge.train.recipes.records import read_record
+from bitedge.train.recipes.validation import Record, read_model
 
 VARIANTS = Path(__file__).parent / "variants"
 SMALL = ("cifar10-small", "cifar10-small-bop", "cifar10-small-latent")
 
 
-@dataclass(frozen=True)
-class Variants:
+class Variants(Record):
     """Changes to one recipe that are to be compared with it and with each other, by name."""
 
     name: str
@@ -37,7 +38,7 @@ class Variants:
     recipe: str
     variants: dict[str, dict[str, Any]]
     expected: str = ""
-    set: dict[str, Any] = field(default_factory=dict)
+    set: dict[str, Any] = Field(default_factory=dict)
 
     def entries(self) -> list[Entry]:
         """Each variant as something to train."""
@@ -100,7 +101,7 @@ def spread(shares: Sequence[float]) -> str:
 
 def load_variants(source: str | Path) -> Variants:
     """Read shipped variants by name, or a TOML file."""
-    loaded = read_record(Variants, read_table(source, VARIANTS, "variants"))
+    loaded = read_model(Variants, read_table(source, VARIANTS, "variants"))
     if not loaded.variants:
         raise TrainError(f"{loaded.name} names no variant: give a table [variants.NAME] for each")
     return loaded

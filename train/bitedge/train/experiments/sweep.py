@@ -15,26 +15,25 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 import optuna
 from optuna.trial import FrozenTrial, TrialState
+from pydantic import Field
 
 from bitedge.train.engine.progress import Progress, default_progress
 from bitedge.train.engine.trainer import fit
 from bitedge.train.errors import TrainError
 from bitedge.train.experiments.sweep_report import write_report
 from bitedge.train.recipes.recipe import Recipe, load_recipe, read_table
-from bitedge.train.recipes.records import plain, read_record
+from bitedge.train.recipes.validation import Record, plain, read_model
 
 SWEEPS = Path(__file__).parent / "sweeps"
 HEARTBEAT_SECONDS = 60
 
 
-@dataclass(frozen=True)
-class Sweep:
+class Sweep(Record):
     """What to vary, how to search, and what every trial shares.
 
     `grid` takes every combination of values; `cross` varies one key at a time around the recipe's own values, which is
@@ -50,7 +49,7 @@ class Sweep:
     expected: str = ""
     trials: int = 0
     seed: int = 0
-    set: dict[str, Any] = field(default_factory=dict)
+    set: dict[str, Any] = Field(default_factory=dict)
 
     def check(self) -> None:
         """Refuse a space that cannot be searched, before the first trial."""
@@ -73,7 +72,7 @@ class Sweep:
 
 def load_sweep(source: str | Path) -> Sweep:
     """Read a shipped sweep by name, or a TOML file."""
-    sweep = read_record(Sweep, read_table(source, SWEEPS, "sweep"))
+    sweep = read_model(Sweep, read_table(source, SWEEPS, "sweep"))
     sweep.check()
     return sweep
 

@@ -1,0 +1,118 @@
+"""Schedules as a recipe spells them: `{ kind = "linear", start = 1e-2, end = 1e-3 }`, or a plain number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, TypeAlias
+
+from pydantic import Discriminator, Field, Tag
+
+from bitedge.train.optim.schedule import Cosine, Exponential, Geometric, Polynomial, Schedule
+from bitedge.train.recipes.validation import Record
+
+NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
+Positive: TypeAlias = Annotated[float, Field(gt=0)]
+
+
+class LinearRecipe(Record):
+    """A straight line from `start` to `end` over the run."""
+
+    kind: Literal["linear"]
+    start: NotNegative
+    end: NotNegative
+
+    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+        """Return the schedule in steps."""
+        return Polynomial(self.start, self.end)
+
+
+class PolynomialRecipe(Record):
+    """Keras' PolynomialDecay from `start` to `end` over the run."""
+
+    kind: Literal["polynomial"]
+    start: NotNegative
+    end: NotNegative
+    power: Positive = 1.0
+
+    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+        """Return the schedule in steps."""
+        return Polynomial(self.start, self.end, power=self.power)
+
+
+class GeometricRecipe(Record):
+    """Equal factors in equal times, from `start` to `end` over the run; neither can be 0."""
+
+    kind: Literal["geometric"]
+    start: Positive
+    end: Positive
+
+    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+        """Return the schedule in steps."""
+        return Geometric(self.start, self.end)
+
+
+class CosineRecipe(Record):
+    """Half a cosine from `start` to `end` over the run; with `log`, on a logarithmic axis."""
+
+    kind: Literal["cosine"]
+    start: NotNegative
+    end: NotNegative
+    log: bool = False
+
+    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+        """Return the schedule in steps."""
+        return Cosine(self.start, self.end, log=self.log)
+
+
+class ExponentialRecipe(Record):
+    """Times `factor` every `every` epochs: at once (`staircase`) or smoothly."""
+
+    kind: Literal["exponential"]
+    start: NotNegative
+    factor: Positive
+    every: Positive
+    staircase: bool = True
+
+    def build(self, steps_per_epoch: int) -> Schedule:
+        """Return the schedule in steps."""
+        return Exponential(self.start, self.factor, self.every * steps_per_epoch, self.staircase)
+
+
+ScheduleRecipe: TypeAlias = LinearRecipe | PolynomialRecipe | GeometricRecipe | CosineRecipe | ExponentialRecipe
+KINDS: dict[str, type[Record]] = {
+    "linear": LinearRecipe,
+    "polynomial": PolynomialRecipe,
+    "geometric": GeometricRecipe,
+    "cosine": CosineRecipe,
+    "exponential": ExponentialRecipe,
+}
+
+
+def _tag(value: Any) -> str | None:
+    if isinstance(value, Mapping):
+        return value.get("kind")
+    return value.kind if isinstance(value, Record) else "number"  # type: ignore[attr-defined]
+
+
+Scheduled: TypeAlias = Annotated[
+    Annotated[float, Tag("number")]
+    | Annotated[LinearRecipe, Tag("linear")]
+    | Annotated[PolynomialRecipe, Tag("polynomial")]
+    | Annotated[GeometricRecipe, Tag("geometric")]
+    | Annotated[CosineRecipe, Tag("cosine")]
+    | Annotated[ExponentialRecipe, Tag("exponential")],
+    Discriminator(_tag),
+]
+"""A hyper-parameter: a number for the whole run, or a schedule, evaluated at every step."""
+
+
+def build_schedule(value: float | ScheduleRecipe, steps_per_epoch: int) -> float | Schedule:
+    """Turn a recipe's schedule into one that counts steps; `every` is in epochs there and in steps here."""
+    return value.build(steps_per_epoch) if isinstance(value, Record) else value
+
+
+def ends(value: float | ScheduleRecipe) -> tuple[float, ...]:
+    """Return the values between which a hyper-parameter stays, as far as the recipe alone says."""
+    if not isinstance(value, Record):
+        return (value,)
+    return tuple(getattr(value, name) for name in ("start", "end") if hasattr(value, name))
