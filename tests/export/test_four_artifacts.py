@@ -19,7 +19,6 @@ from torch import nn
 from bitedge.cli.main import main
 from bitedge.export import ExportError, export, lower, verify_artifacts
 from bitedge.export.capture.capture import trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.formats.onnx import float32 as onnx_float32
 from bitedge.export.ir.serialize import save_graph
 from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
@@ -53,7 +52,7 @@ def test_all_engines_answer_as_torch_on_real_images(
     report = export(module, (3, 32, 32), tmp_path, preprocessing=preprocessing)
     assert sorted(report.sizes) == FILES
     captured = trace(module, (3, 32, 32), preprocessing=preprocessing)
-    lowered = lower(captured.graph, batch_norm=torch_batch_norm)
+    lowered = lower(captured.graph)
     verdict = verify_artifacts(tmp_path, captured, lowered, images)
     assert verdict.passed, verdict.text()
     assert [row.engine for row in verdict.engines if not row.skipped] == ["core", "onnx", "int8", "tflite"]

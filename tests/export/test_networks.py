@@ -14,7 +14,6 @@ from torch import nn
 
 from bitedge.export import export, lower
 from bitedge.export.capture.capture import trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.gguf import writer as gguf_writer
 from bitedge.export.verify.contract import Verdict, verify_artifacts
@@ -35,7 +34,7 @@ def cifar(cifar10_dir: Path) -> NDArray[np.uint8]:
 def verified(module: nn.Module, images: NDArray[np.uint8], preprocessing: dict[str, Any], folder: Path) -> Verdict:
     export(module, (3, 32, 32), folder, formats=["gguf"], preprocessing=preprocessing)
     captured = trace(module, (3, 32, 32), preprocessing=preprocessing)
-    return verify_artifacts(folder, captured, lower(captured.graph, batch_norm=torch_batch_norm), images)
+    return verify_artifacts(folder, captured, lower(captured.graph), images)
 
 
 @pytest.mark.parametrize("first_padding", [0, 1])
@@ -87,7 +86,7 @@ def test_packed_size(
     network: Any, shape: tuple[int, int, int], preprocessing: dict[str, Any], megabytes: float, tmp_path: Path
 ) -> None:
     captured = trace(network(), shape, preprocessing=preprocessing)
-    lowered = lower(captured.graph, batch_norm=torch_batch_norm)
+    lowered = lower(captured.graph)
     outputs = 10 if network is BinaryNet else 1000
     labels = tuple(f"n{number:08d}" for number in range(outputs))
     golden = Golden(1, np.zeros((2, outputs), np.float32))

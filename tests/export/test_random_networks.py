@@ -15,7 +15,6 @@ from tests.export.forced import core_differences, differences
 from tests.export.random_networks import Case, cases
 
 from bitedge.export.capture.capture import trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.gguf import writer as gguf_writer
 from bitedge.export.ir import reference
@@ -37,7 +36,7 @@ EXAMPLES = int(os.environ.get("BITEDGE_EXAMPLES", "60"))
 @given(cases())
 def test_torch_graphs_and_core_agree(case: Case) -> None:
     captured = trace(case.module, case.shape, preprocessing=case.preprocessing)
-    lowered = lower(captured.graph, batch_norm=torch_batch_norm)
+    lowered = lower(captured.graph)
     known = captured.tensors(case.images)
     assert differences(captured.graph, known, case.images) == []
     assert differences(lowered, known, case.images) == []

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 
 from bitedge.export.capture.capture import Captured, Example, trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.errors import ExportError
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.formats import choose
@@ -52,7 +51,7 @@ def export(
     """
     chosen, skipped = choose(formats)
     captured = trace(module, example, preprocessing=preprocessing, name=name)
-    full = lower(captured.graph, batch_norm=torch_batch_norm)
+    full = lower(captured.graph)
     bundle = _bundle(captured, halve_weights(full) if fp16 else full, tuple(labels or ()), training)
     report = _describe(bundle, skipped, source)
     if strict and report.stayed_float():

@@ -25,7 +25,6 @@ from torch import Tensor, nn
 
 from bitedge.export import ExportError, export, lower
 from bitedge.export.capture.capture import trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.formats.onnx import float32 as onnx_float32
 from bitedge.export.formats.onnx import int8 as onnx_int8
 from bitedge.export.ir import ops, reference
@@ -52,7 +51,7 @@ IMAGES = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), dtype=np.uin
 @given(cases())
 def test_random_networks_agree_value_by_value(tmp_path_factory: pytest.TempPathFactory, case: Case) -> None:
     captured = trace(case.module, case.shape, preprocessing=case.preprocessing)
-    graph = lower(captured.graph, batch_norm=torch_batch_norm)
+    graph = lower(captured.graph)
     known = captured.tensors(case.images)
     path = tmp_path_factory.mktemp("onnx") / "model.onnx"
     exact = exact_values(graph)
@@ -114,7 +113,7 @@ def test_networks_answer_as_torch(
 ) -> None:
     torch.manual_seed(0)
     captured = trace(enliven(make(), IMAGES, preprocessing), (3, 32, 32), preprocessing=preprocessing)
-    graph = lower(captured.graph, batch_norm=torch_batch_norm)
+    graph = lower(captured.graph)
     writer.write(bundle(graph), tmp_path / "model.onnx")
     session = open_session(tmp_path / "model.onnx")
     expected, found = captured.run(IMAGES), session.run(IMAGES)
@@ -130,7 +129,7 @@ def test_the_int8_file_rounds_once_where_integers_lead_and_fuses_elsewhere(tmp_p
     for preprocessing, exact in ((GRID, True), (OFF_GRID, False)):
         module = enliven(UserSums(), IMAGES, preprocessing)
         captured = trace(module, (3, 32, 32), preprocessing=preprocessing)
-        graph = lower(captured.graph, batch_norm=torch_batch_norm)
+        graph = lower(captured.graph)
         assert ("add.sign" in exact_values(graph)) is exact
         onnx_int8.write(bundle(graph), tmp_path / "model.onnx")
         made = optimized_operators(tmp_path / "model.onnx")

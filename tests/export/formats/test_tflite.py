@@ -21,7 +21,6 @@ from tests.export.small_networks import GRID, OFF_GRID, UserGrouped, UserResidua
 
 from bitedge.export import ExportError, extras, lower
 from bitedge.export.capture.capture import trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.formats import formats
 from bitedge.export.formats.tflite import check as tflite_check
 from bitedge.export.formats.tflite import writer as tflite_writer
@@ -62,7 +61,7 @@ def networks() -> dict[str, tuple[Graph, Images]]:
         ("UserGrouped", UserGrouped(), GRID),
     ):
         captured = trace(enliven(network, IMAGES, preprocessing), (3, 32, 32), preprocessing=preprocessing)
-        cases_by_name[name] = (lower(captured.graph, batch_norm=torch_batch_norm), IMAGES)
+        cases_by_name[name] = (lower(captured.graph), IMAGES)
 
     @settings(
         max_examples=RANDOM,
@@ -75,7 +74,7 @@ def networks() -> dict[str, tuple[Graph, Images]]:
     @given(cases())
     def draw(case: Case) -> None:
         captured = trace(case.module, case.shape, preprocessing=case.preprocessing)
-        graph = lower(captured.graph, batch_norm=torch_batch_norm)
+        graph = lower(captured.graph)
         cases_by_name[f"random {len(cases_by_name)}"] = (graph, case.images)
 
     draw()
@@ -116,7 +115,7 @@ def test_every_network_is_packed_and_answers_as_its_definition(tmp_path: Path) -
 def test_the_writer_and_the_engine_work_together(tmp_path: Path) -> None:
     torch.manual_seed(0)
     captured = trace(enliven(BinaryNet(width=16), IMAGES, GRID), (3, 32, 32), preprocessing=GRID)
-    tflite_writer.write(bundle(lower(captured.graph, batch_norm=torch_batch_norm)), tmp_path / "model.tflite")
+    tflite_writer.write(bundle(lower(captured.graph)), tmp_path / "model.tflite")
     assert [path.name for path in tmp_path.iterdir()] == ["model.tflite"]
     session = open_session(tmp_path / "model.tflite")
     found = np.concatenate([session.run(IMAGES[:1]), session.run(IMAGES[1:])])

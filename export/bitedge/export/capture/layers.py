@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -227,14 +226,6 @@ def add(b: Builder, x: Symbol, y: Symbol) -> Symbol:
     if x.shape != y.shape or x.rank != y.rank or not same_order:
         raise b.refuse(f"adds tensors of different shapes, {list(x.torch_shape())} and {list(y.torch_shape())}")
     return b.emit(ops.Add(), x, y, order=x.order)
-
-
-def torch_batch_norm(op: ops.BatchNorm, x: NDArray[Any]) -> NDArray[np.float32]:
-    """Evaluate a BatchNorm over the last axis with torch itself: the arithmetic that the network was trained with."""
-    mean, variance, weight, bias = (Tensor(array) for array in (op.mean, op.variance, op.weight, op.bias))
-    flat = Tensor(np.ascontiguousarray(x, dtype=np.float32).reshape(-1, len(op.mean)))
-    result: NDArray[np.float32] = F.batch_norm(flat, mean, variance, weight, bias, False, 0.0, op.eps).numpy()
-    return result.reshape(x.shape)
 
 
 LAYERS: Mapping[type[nn.Module], Handler] = {

@@ -43,7 +43,7 @@ def _absorb(graph: Graph, flat: Node, reader: Node, shape: Shape) -> list[Node]:
     if isinstance(op, ops.Conv2d | ops.BinaryConv2d):
         # Both orders are height, width, channel, so that the weights stay where they are.
         return [replace(reader, op=_whole_map(op, shape), inputs=flat.inputs)]
-    if isinstance(op, ops.Sign | ops.Relu) or (isinstance(op, ops.Prelu) and op.slope.size == 1):
+    if _same_everywhere(op):
         return _sink(reader, flat.inputs)
     if isinstance(op, ops.Add):
         sources = [graph.producers().get(name) for name in reader.inputs]
@@ -53,6 +53,14 @@ def _absorb(graph: Graph, flat: Node, reader: Node, shape: Shape) -> list[Node]:
         f"layer {reader.layer!r}: {op.name} on a flattened map of {shape[0]}x{shape[1]}x{shape[2]} is not supported; "
         "put it before the flatten, or after the dense layer"
     )
+
+
+def _same_everywhere(op: ops.Op) -> bool:
+    """Tell whether a layer does the same to every number, whichever channel it is in."""
+    for kind, parameter in ((ops.Prelu, "slope"), (ops.Scale, "scale"), (ops.Shift, "bias")):
+        if isinstance(op, kind):
+            return bool(getattr(op, parameter).size == 1)
+    return isinstance(op, ops.Sign | ops.Relu | ops.Clamp | ops.Function)
 
 
 def _whole_map(op: ops.Conv2d | ops.BinaryConv2d, shape: Shape) -> ops.Op:

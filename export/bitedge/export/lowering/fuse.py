@@ -1,9 +1,8 @@
-"""Merge elementwise nodes into the epilogue of the node before them, as far as the order of steps allows.
+"""Merge elementwise nodes into the epilogue of the node before them.
 
-The steps of an epilogue are 1 scale and bias, 2 residual, 3 activation, 4 sign. A node merges into its producer when
-its first step comes after the producer's last, and nobody else reads the value in between (a sign needs only that
-the producer can give floats and bits at once). Each step rounds as it did before, so nothing changes in the last bit,
-but for one case: the bias of a float convolution is folded into a scale that follows it.
+A node merges into its producer when nobody else reads the value in between (a sign needs only that the producer can
+give floats and bits at once). Its steps follow the producer's, each rounds as it did before, so nothing changes in the
+last bit, but for one case: two scalings behind a float convolution become one.
 """
 
 from __future__ import annotations
@@ -11,12 +10,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bitedge.export.ir import ops, reference
+from bitedge.export.ir.epilogue import from_steps, steps_of
 from bitedge.export.ir.graph import Graph, Node, splice
+from bitedge.export.ir.shapes import infer
 
-SCALE, RESIDUAL, ACTIVATION, EMIT = 1, 2, 3, 4
+MAX_STEPS = 16
 
 
 def fuse_epilogues(graph: Graph) -> Graph:
@@ -28,7 +28,9 @@ def fuse_epilogues(graph: Graph) -> Graph:
             merged = _merge_into_producer(graph, node) if isinstance(node.op, ops.Elementwise) else None
             if merged is not None:
                 producer, fused = merged
-                graph = splice(graph, {producer: [], node: [fused]})
+                # Where others read the producer too, they may come before this node; it has no other input then.
+                early = producer.outputs[0] in fused.outputs
+                graph = splice(graph, {producer: [fused] if early else [], node: [] if early else [fused]})
                 changed = True
                 break
     return graph
@@ -48,27 +50,31 @@ def _merge_into_producer(graph: Graph, node: Node) -> tuple[Node, Node] | None:
 
 def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
     first, second = ops.epilogue_of(producer.op), ops.epilogue_of(node.op)
-    if not isinstance(first, ops.Affine) or not isinstance(second, ops.Affine) or first.emit != "float":
+    if not isinstance(first, ops.Affine | ops.Steps) or not isinstance(second, ops.Affine | ops.Steps):
+        return None
+    if first.emit != "float":
         return None
     shared = graph.output == producer.outputs[0] or len(graph.consumers()[producer.outputs[0]]) > 1
-    steps = _steps(node, second)
-    if shared and (steps != [EMIT] or second.emit != "bits"):
+    steps = steps_of(second, len(node.inputs))
+    if shared and (steps or second.emit != "bits"):
         return None
-    if index == 1 and SCALE in steps:
+    if index > 0 and not _is_first_operand(graph, node, steps, index):
         return None
-    joined = _join(producer, first, _steps(producer, first), second, steps)
-    if joined is None:
+    joined = _join(producer.op, steps_of(first, len(producer.inputs)), steps)
+    old = isinstance(first, ops.Affine) and isinstance(second, ops.Affine)
+    if len(joined) > MAX_STEPS or (old and isinstance(from_steps(joined, "float"), ops.Steps)):
         return None
+    # The first operand takes the place of the producer's value if they change places: sum and product do not mind.
     others = tuple(name for position, name in enumerate(node.inputs) if position != index)
-    outputs = node.outputs
+    emit, outputs = second.emit, node.outputs
     if shared:
-        joined, outputs = replace(joined, emit="float+bits"), (*producer.outputs, *node.outputs)
+        emit, outputs = "float+bits", (*producer.outputs, *node.outputs)
     op = producer.op
     assert isinstance(op, ops.Conv2d | ops.BinaryConv2d | ops.ImageConv2d | ops.Elementwise)
     names = (*producer.absorbed, node.layer, *node.absorbed)
-    absorbed = tuple(dict.fromkeys(name for name in names if name != producer.layer and steps != [EMIT]))
+    absorbed = tuple(dict.fromkeys(name for name in names if name != producer.layer and steps))
     return Node(
-        replace(op, epilogue=joined),
+        replace(op, epilogue=from_steps(joined, emit)),
         (*producer.inputs, *others),
         outputs,
         producer.layer,
@@ -76,41 +82,32 @@ def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
     )
 
 
-def _steps(node: Node, epilogue: ops.Affine) -> list[int]:
-    present = {
-        SCALE: epilogue.scale is not None,
-        RESIDUAL: len(node.inputs) == 2,
-        ACTIVATION: epilogue.activation != "none",
-        EMIT: epilogue.emit != "float",
-    }
-    return [step for step, there in present.items() if there]
+def _is_first_operand(graph: Graph, node: Node, steps: tuple[ops.Step, ...], index: int) -> bool:
+    """Tell whether the first step adds or multiplies this input, of the same shape: then the two can change places."""
+    values = infer(graph)
+    same = values[node.inputs[0]].shape == values[node.inputs[index]].shape
+    return index == 1 and steps[0].reads and same and node.inputs[0] != node.inputs[index]
 
 
-def _join(
-    producer: Node, first: ops.Affine, done: list[int], second: ops.Affine, steps: list[int]
-) -> ops.Affine | None:
-    if not steps or not done or steps[0] > done[-1]:
-        scale, bias = (first.scale, first.bias) if SCALE in done else (second.scale, second.bias)
-    elif done == [SCALE] and steps[0] == SCALE:
-        composed = _compose(producer.op, first, second)
-        if composed is None:
-            return None
-        scale, bias = composed
-    else:
-        return None
-    active = second if ACTIVATION in steps else first
-    return ops.Affine(scale, bias, active.activation, active.slope, second.emit)
+def _join(op: ops.Op, done: tuple[ops.Step, ...], steps: tuple[ops.Step, ...]) -> tuple[ops.Step, ...]:
+    """Give the steps of both, two scalings in one where that is exact or the product was rounded anyway."""
+    if len(done) == 1 and done[0].kind == "fma" and steps and steps[0].kind == "fma":
+        composed = _compose(op, done[0], steps[0])
+        if composed is not None:
+            return (composed, *steps[1:])
+    return (*done, *steps)
 
 
-def _compose(
-    op: ops.Op, first: ops.Affine, second: ops.Affine
-) -> tuple[NDArray[np.float32], NDArray[np.float32]] | None:
-    """Two scalings in one: exactly when the first only divides by a power of two, else only after a float product."""
-    if first.scale is None or first.bias is None or second.scale is None or second.bias is None:
+def _compose(op: ops.Op, first: ops.Step, second: ops.Step) -> ops.Step | None:
+    """Two scalings in one: after a float product always, else only if the first multiplies by a power of two."""
+    assert first.scale is not None
+    assert first.bias is not None
+    assert second.scale is not None
+    assert second.bias is not None
+    scale = first.scale * second.scale
+    if bool((np.abs(scale[scale != 0]) < np.finfo(np.float32).tiny).any()) or not np.isfinite(scale).all():
         return None
     power = bool((np.frexp(first.scale)[0] == 0.5).all())
-    scale = first.scale * second.scale
-    tiny = bool((np.abs(scale[scale != 0]) < np.finfo(np.float32).tiny).any())
-    if not power or tiny or (first.bias.any() and not isinstance(op, ops.Conv2d)):
+    if not isinstance(op, ops.Conv2d) and (not power or first.bias.any()):
         return None
-    return scale, reference.fma(first.bias, second.scale, second.bias)
+    return ops.Step("fma", scale=scale, bias=reference.fma(first.bias, second.scale, second.bias))

@@ -1,31 +1,43 @@
-"""Lowering: from the captured graph to the nine operators of docs/format.md, without changing a single bit."""
+"""Lowering: from the captured graph to the operators of docs/format.md, without changing a single bit."""
 
 from __future__ import annotations
 
 from bitedge.export.errors import ExportError
-from bitedge.export.ir import ops, reference
+from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Kind
 from bitedge.export.ir.shapes import infer
 from bitedge.export.lowering.casts import FLOAT_ONLY, cast_bits
 from bitedge.export.lowering.epilogues import make_epilogues
 from bitedge.export.lowering.flatten import absorb_flatten
 from bitedge.export.lowering.fuse import fuse_epilogues
+from bitedge.export.lowering.gathers import fold_gathers
 from bitedge.export.lowering.pads import fold_pads
 from bitedge.export.lowering.pixels import read_pixels
-from bitedge.export.lowering.thresholds import BatchNormFunction, find_thresholds
+from bitedge.export.lowering.pooling import simplify_pools
+from bitedge.export.lowering.signs import drop_clamps
+from bitedge.export.lowering.thresholds import find_thresholds
 
 MAX_NODES = 4096
 
 
-def lower(graph: Graph, *, batch_norm: BatchNormFunction = reference.batch_norm) -> Graph:
-    """Lower a captured graph. `batch_norm` evaluates a BatchNorm: export passes torch's own."""
-    graph = fold_pads(graph)
-    graph = absorb_flatten(graph)
-    graph = read_pixels(graph)
-    graph = find_thresholds(graph, batch_norm)
-    graph = make_epilogues(graph, batch_norm)
-    graph = fuse_epilogues(graph)
-    graph = cast_bits(graph)
+PASSES = (
+    fold_pads,
+    absorb_flatten,
+    simplify_pools,
+    fold_gathers,
+    read_pixels,
+    drop_clamps,
+    find_thresholds,
+    make_epilogues,
+    fuse_epilogues,
+    cast_bits,
+)
+
+
+def lower(graph: Graph) -> Graph:
+    """Lower a captured graph, with torch's own arithmetic where something is folded."""
+    for lowering_pass in PASSES:
+        graph = lowering_pass(graph)
     check_lowered(graph)
     return graph
 

@@ -104,11 +104,20 @@ def _into_max_pool(graph: Graph, pad: Node, reader: Node) -> list[Node]:
     assert isinstance(pad.op, ops.Pad)
     assert isinstance(reader.op, ops.MaxPool2d)
     source = graph.producers().get(pad.inputs[0])
-    lowest = {ops.Sign: -1.0, ops.Relu: 0.0}.get(type(source.op) if source else ops.Op, -np.inf)
+    lowest = _lowest(source.op) if source is not None else -np.inf
     if pad.op.value > lowest:
         raise _refusal(pad, reader, f"a maximum could take the padding; pad with {lowest:g} or in the pooling layer")
     window = replace(reader.op.window, pads=_sum(reader.op.window.pads, pad.op.pads))
     return [replace(reader, op=replace(reader.op, window=window), inputs=pad.inputs)]
+
+
+def _lowest(op: ops.Op) -> float:
+    """Give the smallest number that a layer can give."""
+    if isinstance(op, ops.Clamp):
+        return op.min
+    if isinstance(op, ops.Function) and op.kind in ("sigmoid", "hardsigmoid"):
+        return 0.0
+    return {ops.Sign: -1.0, ops.Relu: 0.0}.get(type(op), -np.inf)
 
 
 def _into_avg_pool(_graph: Graph, pad: Node, reader: Node) -> list[Node]:
@@ -118,6 +127,8 @@ def _into_avg_pool(_graph: Graph, pad: Node, reader: Node) -> list[Node]:
     if pad.op.value != 0 or (any(op.window.pads) and not op.count_include_pad):
         raise _refusal(pad, reader, "an average counts zeros only")
     window = replace(op.window, pads=_sum(op.window.pads, pad.op.pads))
+    if any(op.overhang):
+        raise _refusal(pad, reader, "ceil_mode has a partial window")
     return [replace(reader, op=ops.AvgPool2d(window, count_include_pad=True), inputs=pad.inputs)]
 
 

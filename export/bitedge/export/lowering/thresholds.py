@@ -1,9 +1,10 @@
-"""BatchNorm and sign after an integer layer become one threshold per channel; a max-pool in between moves onto bits.
+"""What lies between an integer layer and a sign becomes one threshold per channel; a max-pool moves onto the bits.
 
-The thresholds are found by pushing every value that the accumulator can take through the layers' own arithmetic
-(BatchNorm as the caller evaluates it: torch's), not by solving for them, so they are exact by construction. The bit of
-a channel is then a step in the accumulator: rising, falling (the channel's weights are negated, so that it rises), or
-constant (the threshold lies outside the range). It is on the accumulator, so it serves border pixels as well.
+BatchNorm, shift, scale, clamp and activation functions are folded alike: every value that the accumulator can take goes
+through torch's own arithmetic, so the thresholds are exact by construction. The bit of a channel is then a step in the
+accumulator: rising, falling (the channel's weights are negated, so that it rises), or constant (the threshold lies
+outside the range). It is on the accumulator, so it serves border pixels as well. A sign that torch computes by a strict
+comparison is folded as such.
 
 A max-pool in the chain commutes with what follows it: if the bit rises with the pooled value, the largest value has the
 largest bit; if it falls, the smallest, so that channel pools with the minimum.
@@ -11,17 +12,16 @@ largest bit; if it falls, the smallest, so that channel pools with the minimum.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bitedge.export.ir import ops, reference
+from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Node, prune, splice
+from bitedge.export.lowering.arithmetic import POINTWISE, evaluate
 
-BatchNormFunction = Callable[[ops.BatchNorm, NDArray[Any]], NDArray[np.float32]]
 _CHUNK = 2**22  # accumulator values per evaluation: bounds memory
 
 
@@ -42,12 +42,12 @@ class _Chain:
         return tuple(node.layer for node in (*self.before, *self.after) if node.layer != self.conv.layer)
 
 
-def find_thresholds(graph: Graph, batch_norm: BatchNormFunction = reference.batch_norm) -> Graph:
+def find_thresholds(graph: Graph) -> Graph:
     """Replace every chain from an integer layer to a sign by thresholds, where the bit is a step."""
     changes: dict[Node, list[Node]] = {}
     for node in graph.nodes:
         chain = _chain(graph, node) if isinstance(node.op, ops.Sign) else None
-        fused = None if chain is None else _fuse(chain, batch_norm)
+        fused = None if chain is None else _fuse(chain)
         if chain is not None and fused is not None:
             changes.update({inner: [] for inner in chain.inner()})
             changes[chain.sign] = fused
@@ -82,20 +82,20 @@ def _chain(graph: Graph, sign: Node) -> _Chain | None:
 def _is_pointwise(node: Node) -> bool:
     if isinstance(node.op, ops.Elementwise):
         return len(node.inputs) == 1 and node.op.epilogue.emit == "float"
-    return isinstance(node.op, ops.BatchNorm | ops.Relu | ops.Prelu)
+    return isinstance(node.op, POINTWISE)
 
 
-def _apply(nodes: tuple[Node, ...], x: NDArray[Any], batch_norm: BatchNormFunction) -> NDArray[Any]:
+def _apply(nodes: tuple[Node, ...], x: NDArray[Any]) -> NDArray[Any]:
     for node in nodes:
-        x = batch_norm(node.op, x) if isinstance(node.op, ops.BatchNorm) else reference.evaluate_node(node, [x])[0]
+        x = evaluate(node, x)
     return x
 
 
-def _fuse(chain: _Chain, batch_norm: BatchNormFunction) -> list[Node] | None:
+def _fuse(chain: _Chain) -> list[Node] | None:
     conv = chain.conv.op
     assert isinstance(conv, ops.BinaryConv2d | ops.ImageConv2d)
     bound, channels = ops.accumulator_bound(conv), len(conv.weight)
-    pooled, bits = _enumerate(chain, bound, channels, batch_norm)
+    pooled, bits = _enumerate(chain, bound, channels)
     rising, falling = _directions(bits)
     if not (rising | falling).all():
         return None
@@ -121,16 +121,16 @@ def _fuse(chain: _Chain, batch_norm: BatchNormFunction) -> list[Node] | None:
     ]
 
 
-def _enumerate(
-    chain: _Chain, bound: int, channels: int, batch_norm: BatchNormFunction
-) -> tuple[NDArray[Any], NDArray[np.bool_]]:
+def _enumerate(chain: _Chain, bound: int, channels: int) -> tuple[NDArray[Any], NDArray[np.bool_]]:
     """Give, for every accumulator from -bound to bound, the value that would be pooled and the bit."""
     bits, pooled = [], []
+    strict = isinstance(chain.sign.op, ops.Sign) and chain.sign.op.at_zero < 0
     step = max(_CHUNK // channels, 1)
     for start in range(-bound, bound + 1, step):
         acc = np.arange(start, min(start + step, bound + 1), dtype=np.int32)
-        x = _apply(chain.before, np.repeat(acc[:, None], channels, axis=1), batch_norm)
-        bits.append(_apply(chain.after, x, batch_norm) >= 0)
+        x = _apply(chain.before, np.repeat(acc[:, None], channels, axis=1))
+        y = _apply(chain.after, x)
+        bits.append(y > 0 if strict else y >= 0)
         pooled.append(x.astype(np.float32) if chain.pool is not None else x[:0])
     return np.concatenate(pooled), np.concatenate(bits)
 

@@ -13,7 +13,6 @@ from torch import nn
 
 from bitedge.export.api import input_shape
 from bitedge.export.capture.capture import Captured, trace
-from bitedge.export.capture.layers import torch_batch_norm
 from bitedge.export.errors import ExportError
 from bitedge.export.ir.graph import Graph
 from bitedge.export.lowering.half import halve_weights
@@ -44,7 +43,7 @@ def relower(folder: Path) -> tuple[Run, Captured, Graph]:
     source, fp16 = _source(folder)
     run = load_run((folder / source["run"]).resolve(), checkpoint=source["checkpoint"])
     captured = trace(run.module, input_shape(run), preprocessing=run.preprocessing)
-    lowered = lower(captured.graph, batch_norm=torch_batch_norm)
+    lowered = lower(captured.graph)
     return run, captured, halve_weights(lowered) if fp16 else lowered
 
 
