@@ -1,14 +1,16 @@
 from __future__ import annotations
 
+import gc
 import os
 import shutil
+import weakref
 from pathlib import Path
 
 import pytest
 
 from bitedge.serve.api.errors import ServeError, UnknownModelError
-from bitedge.serve.models.registry import Event, ModelStore
-from bitedge.serve.models.repository import scan, scan_all
+from bitedge.serve.models.registry import Event, Registry
+from bitedge.serve.models.repository import Root, scan_all
 
 Pair = tuple[Path, Path]
 
@@ -24,13 +26,13 @@ def kinds(events: list[Event]) -> list[tuple[str, str, str]]:
 
 
 @pytest.fixture
-def store(repository: Path) -> ModelStore:
-    store = ModelStore(repository)
+def store(repository: Path) -> Registry:
+    store = Registry.of((repository,), default="first")
     store.refresh()
     return store
 
 
-def test_versions_are_found_and_the_newest_serves(store: ModelStore, networks: Pair) -> None:
+def test_versions_are_found_and_the_newest_serves(store: Registry, networks: Pair) -> None:
     assert store.get().name == "first"
     assert store.get("first").version == "2"
     assert store.get("first", "1").version == "1"
@@ -42,35 +44,34 @@ def test_version_ten_is_newer_than_version_nine(repository: Path, networks: Pair
     for version in ("9", "10"):
         (repository / "first" / version).mkdir()
         shutil.copy(networks[0], repository / "first" / version)
-    store = ModelStore(repository)
+    store = Registry.of((repository,))
     store.refresh()
     assert store.get("first").version == "10"
 
 
-def test_nothing_is_loaded_twice(store: ModelStore) -> None:
+def test_nothing_is_loaded_twice(store: Registry) -> None:
     model = store.get("first")
     assert store.refresh() == []
     assert store.get("first") is model
 
 
-def test_a_new_version_takes_over(store: ModelStore, repository: Path, networks: Pair) -> None:
+def test_a_new_version_takes_over(store: Registry, repository: Path, networks: Pair) -> None:
     (repository / "first" / "3").mkdir()
     shutil.copy(networks[0], repository / "first" / "3")
     assert kinds(store.refresh()) == [("loaded", "first", "3")]
     assert store.get("first").version == "3"
 
 
-def test_a_changed_file_is_swapped(store: ModelStore, repository: Path, networks: Pair) -> None:
+def test_a_changed_file_is_swapped(store: Registry, repository: Path, networks: Pair) -> None:
     old = store.get("second")
     replace_file(repository / "second/1/model.gguf", networks[0].read_bytes())
     assert kinds(store.refresh()) == [("replaced", "second", "1")]
     assert store.get("second").sha256 != old.sha256
-    assert old.retired
 
 
 @pytest.mark.parametrize("damage", ["truncated", "flipped", "empty", "golden"])
 def test_a_bad_file_is_reported_and_the_old_one_stays(
-    store: ModelStore, repository: Path, networks: Pair, damage: str
+    store: Registry, repository: Path, networks: Pair, damage: str
 ) -> None:
     old, data = store.get("second"), bytearray(networks[1].read_bytes())
     if damage == "truncated":
@@ -84,13 +85,13 @@ def test_a_bad_file_is_reported_and_the_old_one_stays(
     replace_file(repository / "second/1/model.gguf", bytes(data))
     assert kinds(store.refresh()) == [("refused", "second", "1")]
     assert store.get("second") is old
-    (entry,) = store.table["second"].values()
+    (entry,) = store.snapshot.table["second"].values()
     assert entry.state == "READY"
     assert entry.reason
     assert store.refresh() == [], "a refused file is not tried again until it changes"
     replace_file(repository / "second/1/model.gguf", networks[0].read_bytes())
     assert kinds(store.refresh()) == [("replaced", "second", "1")]
-    assert store.table["second"]["1"].reason == ""
+    assert store.snapshot.table["second"]["1"].reason == ""
 
 
 def wrong_golden(data: bytes) -> bytearray:
@@ -111,7 +112,7 @@ def wrong_golden(data: bytes) -> bytearray:
     return changed
 
 
-def test_a_bad_new_version_does_not_become_the_newest(store: ModelStore, repository: Path) -> None:
+def test_a_bad_new_version_does_not_become_the_newest(store: Registry, repository: Path) -> None:
     (repository / "first" / "3").mkdir()
     (repository / "first" / "3" / "model.gguf").write_bytes(b"GGUF, but not really")
     assert kinds(store.refresh()) == [("refused", "first", "3")]
@@ -120,17 +121,17 @@ def test_a_bad_new_version_does_not_become_the_newest(store: ModelStore, reposit
         store.get("first", "3")
 
 
-def test_a_file_overwritten_in_place_does_not_touch_what_serves(store: ModelStore, repository: Path) -> None:
+def test_a_file_overwritten_in_place_does_not_touch_what_serves(store: Registry, repository: Path) -> None:
     from tests.serve.pictures import pixels
 
-    run = store.get("second").context()
+    run = store.get("second").run
     before = run(pixels()[None])
     os.truncate(repository / "second/1/model.gguf", 10)
     assert (run(pixels()[None]) == before).all()
-    assert (store.get("second").context()(pixels()[None]) == before).all()
+    assert (store.get("second").run(pixels()[None]) == before).all()
 
 
-def test_a_removed_version_goes_after_the_second_look(store: ModelStore, repository: Path) -> None:
+def test_a_removed_version_goes_after_the_second_look(store: Registry, repository: Path) -> None:
     shutil.rmtree(repository / "first" / "2")
     assert store.refresh() == []
     assert kinds(store.refresh()) == [("removed", "first", "2")]
@@ -138,10 +139,10 @@ def test_a_removed_version_goes_after_the_second_look(store: ModelStore, reposit
     shutil.rmtree(repository / "second")
     store.refresh()
     store.refresh()
-    assert "second" not in store.table
+    assert "second" not in store.snapshot.table
 
 
-def test_a_folder_that_is_away_for_a_moment_changes_nothing(store: ModelStore, repository: Path) -> None:
+def test_a_folder_that_is_away_for_a_moment_changes_nothing(store: Registry, repository: Path) -> None:
     away = repository.with_name("away")
     repository.rename(away)
     with pytest.raises(ServeError, match="no such folder"):
@@ -151,28 +152,72 @@ def test_a_folder_that_is_away_for_a_moment_changes_nothing(store: ModelStore, r
     assert store.get("first").version == "2"
 
 
-def test_unload_and_load(store: ModelStore) -> None:
-    store.unload("first")
+def test_an_unloaded_model_stays_listed_and_frees_its_memory(store: Registry) -> None:
+    """Defect 19: an unloaded model vanished from the index, and stayed in memory."""
+    model = weakref.ref(store.get("first"))
+    assert kinds(store.refresh(unloaded=frozenset({"first"}))) == [("unloaded", "first", v) for v in ("1", "2")]
+    gc.collect()
+    assert model() is None
+    assert [(e.candidate.version, e.state, e.reason) for e in store.snapshot.table["first"].values()] == [
+        ("1", "UNAVAILABLE", "unloaded"),
+        ("2", "UNAVAILABLE", "unloaded"),
+    ]
     with pytest.raises(UnknownModelError):
         store.get("first")
     assert store.refresh() == []
-    assert store.default_name == "second"
-    store.load("first")
+    store.refresh(unloaded=frozenset(), retry="first")
     assert store.get("first").version == "2"
-    for call in (store.load, store.unload):
-        with pytest.raises(UnknownModelError, match="there is no model nobody"):
-            call("nobody")
+    with pytest.raises(UnknownModelError, match="there is no model nobody"):
+        store.check_known("nobody")
 
 
-def test_load_of_a_bad_model_says_why(store: ModelStore, repository: Path) -> None:
+def test_load_of_a_bad_model_says_why(store: Registry, repository: Path) -> None:
     (repository / "third").mkdir()
     (repository / "third" / "model.gguf").write_bytes(b"nonsense")
+    store.refresh(retry="third")
     with pytest.raises(ServeError, match="model third version 1 is refused"):
-        store.load("third")
+        store.check_loaded("third")
+
+
+def test_a_new_model_never_becomes_the_default(repository: Path, networks: Pair) -> None:
+    """Defect 14: the default was the first ready model of the alphabet."""
+    shutil.rmtree(repository / "second")
+    store = Registry.of((repository,), default=None)
+    store.refresh()
+    assert store.get().name == "first", "the only one"
+    (repository / "aaa").mkdir()
+    shutil.copy(networks[0], repository / "aaa" / "model.gguf")
+    store.refresh()
+    with pytest.raises(ServeError, match="there is no default model; name one of aaa, first"):
+        store.get()
+
+
+@pytest.mark.parametrize("stray", ["birds.gguf", "export/1/model.gguf", "export/model.gguf", "first/stray.gguf"])
+def test_a_stray_file_changes_nothing_but_itself(repository: Path, networks: Pair, stray: str, store: Registry) -> None:
+    """Defect 10: a file in the root, or a folder called export, made the scan return that alone."""
+    (repository / stray).parent.mkdir(parents=True, exist_ok=True)
+    shutil.copy(networks[0], repository / stray)
+    for registry in (store, Registry.of((repository,))):
+        for _ in range(3):
+            registry.refresh()
+        assert {"first", "second"} <= set(registry.snapshot.newest)
+        assert registry.get("first").version == "2"
+
+
+def test_a_snapshot_is_replaced_in_one_assignment(store: Registry, networks: Pair, repository: Path) -> None:
+    """Defect 23: a reader could see the new table with the old list of newest versions."""
+    before = store.snapshot
+    shutil.rmtree(repository / "first" / "2")
+    store.refresh()
+    store.refresh()
+    assert set(before.table["first"]) == {"1", "2"}
+    assert before.newest["first"].candidate.version == "2"
+    assert set(store.snapshot.table["first"]) == {"1"}
+    assert store.snapshot.newest["first"].candidate.version == "1"
 
 
 def test_the_default_model_can_be_named(repository: Path) -> None:
-    store = ModelStore(repository, default="second")
+    store = Registry.of((repository,), default="second")
     store.refresh()
     assert store.get().name == "second"
 
@@ -183,17 +228,17 @@ def test_a_single_model_is_found_where_it_lies(tmp_path: Path, networks: Pair, l
     path.parent.mkdir(parents=True)
     shutil.copy(networks[0], path)
     name = "other" if layout == "other.gguf" else "digits"
-    assert [(c.name, c.version, c.path) for c in scan(tmp_path / "digits")] == [(name, "1", path)]
-    assert scan(path)[0].name == name
+    assert [(c.name, c.version, c.path) for c in Root.of(tmp_path / "digits").scan()] == [(name, "1", path)]
+    assert Root.of(path).scan()[0].name == name
 
 
 def test_single_files_are_served_side_by_side(tmp_path: Path, networks: Pair, repository: Path) -> None:
     files = tmp_path / "cats.gguf", tmp_path / "dogs.gguf"
     for file, network in zip(files, networks, strict=True):
         shutil.copy(network, file)
-    store = ModelStore((*files, repository))
+    store = Registry.of((*files, repository))
     store.refresh()
-    assert {(entry.candidate.name, entry.candidate.version) for entry in store.entries()} == {
+    assert {(entry.candidate.name, entry.candidate.version) for entry in store.snapshot.entries()} == {
         ("cats", "1"),
         ("dogs", "1"),
         ("first", "1"),
@@ -209,9 +254,9 @@ def test_single_files_are_served_side_by_side(tmp_path: Path, networks: Pair, re
 def test_two_files_of_one_name_are_refused(tmp_path: Path, networks: Pair, repository: Path) -> None:
     shutil.copy(networks[0], tmp_path / "second.gguf")
     with pytest.raises(ServeError, match="are both called second; rename one"):
-        scan_all((repository, tmp_path / "second.gguf"))
-    with pytest.raises(ServeError, match="expected one model to name, got 2"):
-        scan_all((repository, tmp_path / "second.gguf"), "x")
+        scan_all([Root.of(repository), Root.of(tmp_path / "second.gguf")])
+    with pytest.raises(ServeError, match="expected one model, got 2"):
+        Registry.of((repository, tmp_path / "second.gguf"), "x")
 
 
 def test_what_is_no_model_is_passed_over(repository: Path) -> None:
@@ -219,4 +264,8 @@ def test_what_is_no_model_is_passed_over(repository: Path) -> None:
         (repository / name).mkdir(parents=True)
         (repository / name / "model.gguf").write_bytes(b"") if "/" in name else None
     (repository / "README.md").write_text("models")
-    assert [(c.name, c.version) for c in scan(repository)] == [("first", "1"), ("first", "2"), ("second", "1")]
+    assert [(c.name, c.version) for c in Root.of(repository).scan()] == [
+        ("first", "1"),
+        ("first", "2"),
+        ("second", "1"),
+    ]
