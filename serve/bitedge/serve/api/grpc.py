@@ -13,7 +13,7 @@ from importlib import resources
 from typing import Any
 
 import grpc
-from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
+from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory  # type: ignore[import-untyped]
 
 from bitedge.serve.api.errors import InternalError, ServeError
 from bitedge.serve.api.health import health
