@@ -12,10 +12,8 @@ namespace bitedge {
 
 class EndingPlan {
  public:
-  EndingPlan(const Graph& graph, const Node& node);
-
-  // Whether kernels can run the node's epilogue.
-  static bool covers(const Graph& graph, const Node& node);
+  // `residual` is the node's second input, or null.
+  EndingPlan(const Node& node, const Value* residual, const Shape& out);
 
   // The epilogue for the images of a call from `image` on.
   Finish bind(const Call& call, size_t image) const;

@@ -95,7 +95,7 @@ def test_padding_is_folded(layers: tuple[nn.Module, ...]) -> None:
             "layer '0': padding with 0 cannot be folded into '1' .*could take the padding",
         ),
         ((nn.ConstantPad2d(1, 1.0), nn.AvgPool2d(2)), "an average counts zeros only"),
-        ((nn.ZeroPad2d(1), BinaryConv2d(4, 4, 3, padding=1, pad_value=-1)), "the layer itself pads with -1"),
+        ((nn.ZeroPad2d(1), BinaryConv2d(4, 4, 3, padding=1, pad_value=-1)), "the outer padding is -1"),
         ((nn.ConstantPad2d(1, 1.0), nn.Conv2d(4, 4, 3, padding=1)), "a float layer is padded with one finite value"),
         ((nn.ZeroPad2d(1), nn.BatchNorm2d(4)), "only convolutions and poolings take padding"),
         ((nn.ZeroPad2d(1), nn.ConstantPad2d(1, 2.0), nn.Conv2d(4, 4, 3)), "the outer padding is 2"),

@@ -1,144 +1,184 @@
-"""One translation per torch layer: from module and symbols to nodes of the graph. The table is at the end."""
+"""Layers with weights or windows: products, normalizations, poolings, padding."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import Tensor
 
-from bitedge.export.capture.builder import Builder, Symbol, numbers
+from bitedge.export.capture.builder import Builder, Symbol, View, describe
+from bitedge.export.capture.fold import FloatArray, ZeroWeightError, numbers, signs_and_scales
+from bitedge.export.capture.views import as_features, as_map, as_value, is_bits, whole_pixels
 from bitedge.export.ir import ops
-from bitedge.export.ir.graph import Kind
-from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
 
-Handler = Callable[..., Symbol]
+Pads = tuple[int, int, int, int]
 
 
 def pair(value: Any) -> tuple[int, int]:
     """Give (height, width) of torch's int-or-pair."""
-    height, width = (value, value) if isinstance(value, int) else value
-    return int(height), int(width)
+    sizes = [value] if isinstance(value, int) else list(value)
+    return int(sizes[0]), int(sizes[-1])
 
 
-def _need_map(b: Builder, x: Symbol) -> None:
-    if x.rank != 4:
-        raise b.refuse(f"takes a map [N, C, H, W], the input is {list(x.torch_shape())}")
-
-
-def _need_vector(b: Builder, x: Symbol) -> None:
-    if x.rank != 2:
-        raise b.refuse(f"takes features [N, F], the input is {list(x.torch_shape())}; flatten it first")
-
-
-def _kernels(weight: NDArray[Any]) -> NDArray[Any]:
-    return np.ascontiguousarray(weight.transpose(0, 2, 3, 1))
-
-
-def _biased(bias: Tensor | None) -> ops.Affine | None:
-    return None if bias is None else ops.Affine(np.ones(len(bias), np.float32), numbers(bias))
-
-
-def conv2d(b: Builder, layer: nn.Conv2d, x: Symbol) -> Symbol:
-    """nn.Conv2d; "same" padding puts the odd pixel at the bottom and right, as torch does."""
-    _need_map(b, x)
-    kernel, dilation = pair(layer.kernel_size), pair(layer.dilation)
-    if isinstance(layer.padding, str):
-        total = [d * (k - 1) if layer.padding == "same" else 0 for d, k in zip(dilation, kernel, strict=True)]
-        pads = (total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2)
-    else:
-        pads = pair(layer.padding) * 2
-    if layer.padding_mode != "zeros" and any(pads):
-        raise b.refuse(f"padding_mode={layer.padding_mode!r} is not supported, only 'zeros'")
-    window = ops.Window(kernel, pair(layer.stride), pads, dilation, layer.groups)
-    return b.emit(ops.Conv2d(_kernels(numbers(layer.weight)), window, epilogue=_biased(layer.bias)), x)
-
-
-def linear(b: Builder, layer: nn.Linear, x: Symbol) -> Symbol:
-    """nn.Linear: a 1x1 convolution over one pixel, its columns in the graph's order."""
-    _need_vector(b, x)
-    weight = _columns(numbers(layer.weight), x)
-    return b.emit(ops.Conv2d(weight, epilogue=_biased(layer.bias)), x)
-
-
-def _columns(weight: NDArray[Any], x: Symbol) -> NDArray[Any]:
-    ordered = weight if x.order is None else weight[:, x.order]
-    return np.ascontiguousarray(ordered.reshape(len(weight), 1, 1, -1))
-
-
-def _binary_weight(b: Builder, layer: BinaryConv2d | BinaryLinear) -> NDArray[np.int8]:
-    if layer.real:
-        raise b.refuse("it belongs to a float twin, a teacher without any sign; export the network that it taught")
-    if not layer.latent and not bool((layer.weight.detach().abs() == 1).all()):
-        raise b.refuse("its weights are not exactly ±1; take one step of a binary optimizer, or binarize them")
-    weight: NDArray[np.int8] = layer.binary_weight().cpu().numpy().astype(np.int8)
+def _constant(b: Builder, weight: Any, what: str) -> Tensor:
+    if not isinstance(weight, Tensor):
+        raise b.refuse(f"its {what} depend on the image, which is not supported; expected parameters")
     return weight
 
 
-def binary_conv2d(b: Builder, layer: BinaryConv2d, x: Symbol) -> Symbol:
-    """Sign, pad with the layer's value, integer product; on values that are no bits, a float convolution with ±1."""
-    _need_map(b, x)
-    weight = _kernels(_binary_weight(b, layer))
-    source = x if layer.input_quantizer is None else b.sign(x)
-    pads = layer.pads(source.shape[0], source.shape[1])
-    window = ops.Window(layer.kernel_size, layer.stride, pads, layer.dilation, layer.groups)
-    if source.kind is Kind.BITS:
-        return b.emit(ops.BinaryConv2d(weight, window, layer.pad_value), source)
-    if layer.pad_value != 0 and any(pads):
-        padded = ops.Pad(pads, float(layer.pad_value))
-        source = b.emit(padded, source, name=b.unique(f"{b.name}.padded"))
-        window = ops.Window(layer.kernel_size, layer.stride, dilation=layer.dilation, groups=layer.groups)
-    return b.emit(ops.Conv2d(weight.astype(np.float32), window, binary=True), source)
+def conv2d(
+    b: Builder,
+    x: Any,
+    weight: Any,
+    bias: Tensor | None = None,
+    stride: Any = 1,
+    padding: Any = 0,
+    dilation: Any = 1,
+    groups: int = 1,
+) -> Symbol:
+    """Convolution; "same" padding puts the odd pixel at the bottom and right, as torch does."""
+    source = as_map(b, x)
+    kernels = numbers(_constant(b, weight, "weights")).transpose(0, 2, 3, 1)
+    kernel, step = pair(kernels.shape[1:3]), pair(dilation)
+    if isinstance(padding, str):
+        total = [d * (k - 1) if padding == "same" else 0 for d, k in zip(step, kernel, strict=True)]
+        pads = (total[0] // 2, total[1] // 2, total[0] - total[0] // 2, total[1] - total[1] // 2)
+    else:
+        pads = pair(padding) * 2
+    return _product(b, source, kernels, ops.Window(kernel, pair(stride), pads, step, groups), bias)
 
 
-def binary_linear(b: Builder, layer: BinaryLinear, x: Symbol) -> Symbol:
-    """The dense form of `binary_conv2d`."""
-    _need_vector(b, x)
-    source = x if layer.input_quantizer is None else b.sign(x)
-    weight = _columns(_binary_weight(b, layer), source)
-    if source.kind is Kind.BITS:
-        return b.emit(ops.BinaryConv2d(weight), source)
-    return b.emit(ops.Conv2d(weight.astype(np.float32), binary=True), source)
+def linear(b: Builder, x: Any, weight: Any, bias: Tensor | None = None) -> Any:
+    """Dense layer: a 1x1 convolution over one pixel, its columns in the graph's order; or over each pixel."""
+    matrix = numbers(_constant(b, weight, "weights"))
+    if isinstance(x, View) and whole_pixels(x):
+        base = Symbol(x.base.value, x.base.kind, x.base.shape, 4, None, x.base.factor)
+        result = _product(b, base, matrix.reshape(len(matrix), 1, 1, -1), ops.Window(), bias)
+        pixels = x.places[..., :1] // base.shape[2]
+        return View(result, pixels * len(matrix) + np.arange(len(matrix)))
+    source = as_features(b, x)
+    ordered = matrix if source.order is None else matrix[:, source.order]
+    return _product(b, source, ordered.reshape(len(matrix), 1, 1, -1), ops.Window(), bias)
 
 
-def batch_norm(b: Builder, layer: nn.BatchNorm1d | nn.BatchNorm2d, x: Symbol) -> Symbol:
+def matmul(b: Builder, x: Any, matrix: Any) -> Any:
+    """x @ W."""
+    return linear(b, x, _constant(b, matrix, "factors").t())
+
+
+def _product(b: Builder, x: Symbol, kernels: FloatArray, window: ops.Window, bias: Tensor | None) -> Symbol:
+    """Emit the binary product if its weights are ±s per output channel, otherwise the float one."""
+    kernels = np.ascontiguousarray(kernels)
+    split = _split(b, x, kernels)
+    shift = None if bias is None else numbers(bias)
+    if split is None:
+        x = b.plain(x)
+        return b.emit(ops.Conv2d(kernels, window, epilogue=_biased(shift)), x)
+    signs, scales = split
+    if not is_bits(x) and bool((scales == 1).all()):
+        return b.emit(ops.Conv2d(signs.astype(np.float32), window, binary=True, epilogue=_biased(shift)), x)
+    if is_bits(x):
+        factor = np.float32(x.factor)
+        product: ops.Op = ops.BinaryConv2d(signs if factor > 0 else -signs, window)
+        scales = scales * np.abs(factor)
+    else:
+        product = ops.Conv2d(signs.astype(np.float32), window, binary=True)
+    steps: list[tuple[ops.Op, str]] = [(product, "product")]
+    if (scales != 1).any():
+        steps.append((ops.Scale(scales), "scaled"))
+    if shift is not None:
+        steps.append((ops.Shift(shift), "shifted"))
+    return b.chain(Symbol(x.value, x.kind, x.shape, x.rank), *steps)
+
+
+def _biased(bias: FloatArray | None) -> ops.Affine | None:
+    return None if bias is None else ops.Affine(np.ones(len(bias), np.float32), bias)
+
+
+def _split(b: Builder, x: Symbol, kernels: FloatArray) -> tuple[NDArray[np.int8], FloatArray] | None:
+    """Give ±1 weights and their scales, where that is meant: on bits, or if a float layer's weights have two signs."""
+    try:
+        split = signs_and_scales(kernels)
+    except ZeroWeightError as error:
+        if is_bits(x):
+            raise b.refuse(f"{error}: torch.sign(0) is 0; use torch.where(w >= 0, s, -s), or bitedge's sign") from None
+        return None
+    if split is None or is_bits(x):
+        return split
+    meant = kernels[0].size > 1 and bool((split[0] > 0).any() and (split[0] < 0).any())
+    return split if meant else None
+
+
+def batch_norm(
+    b: Builder, x: Any, weight: Any, bias: Any, mean: Any, variance: Any, _momentum: float, eps: float
+) -> tuple[Symbol, None, None]:
     """BatchNorm in evaluation: running statistics, weight and bias (1 and 0 when it has none)."""
-    if layer.running_mean is None or layer.running_var is None:
-        raise b.refuse("has no running statistics (track_running_stats=False)")
-    mean, variance = x.arrange(layer.running_mean), x.arrange(layer.running_var)
-    weight = np.ones_like(mean) if layer.weight is None else x.arrange(layer.weight)
-    bias = np.zeros_like(mean) if layer.bias is None else x.arrange(layer.bias)
-    return b.emit(ops.BatchNorm(mean, variance, weight, bias, layer.eps), x, order=x.order)
+    x = b.plain(as_value(b, x))
+    means, variances = _arranged(x, mean), _arranged(x, variance)
+    scale = np.ones_like(means) if weight is None else _arranged(x, weight)
+    shift = np.zeros_like(means) if bias is None else _arranged(x, bias)
+    return b.emit(ops.BatchNorm(means, variances, scale, shift, eps), x, order=x.order), None, None
 
 
-def layer_norm(b: Builder, layer: ChannelLayerNorm, x: Symbol) -> Symbol:
-    """LayerNorm over channels at each pixel."""
-    op = ops.LayerNorm(x.arrange(layer.weight), x.arrange(layer.bias), layer.eps)
-    return b.emit(op, x, order=x.order)
+def _arranged(x: Symbol, parameter: Tensor) -> FloatArray:
+    array = numbers(parameter).reshape(-1)
+    return array if x.order is None else array[x.order]
 
 
-def relu(b: Builder, _: nn.ReLU, x: Symbol) -> Symbol:
-    """nn.ReLU."""
-    return b.emit(ops.Relu(), x, order=x.order)
+def layer_norm(
+    b: Builder, x: Any, sizes: list[int], weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Any:
+    """LayerNorm over channels at each pixel; over a whole map it is GroupNorm with one group."""
+    count = int(np.prod(sizes))
+    scale = np.ones(count, np.float32) if weight is None else numbers(weight).reshape(-1)
+    shift = np.zeros(count, np.float32) if bias is None else numbers(bias).reshape(-1)
+    base = b.plain(x.base if isinstance(x, View) else x)
+    if isinstance(x, Symbol) and x.rank == 4 and tuple(sizes) == x.torch_shape():
+        rows = [array.reshape(sizes[0], -1) for array in (scale, shift)]
+        if any((row != row[:, :1]).any() for row in rows):
+            raise b.refuse("LayerNorm with another weight for each pixel is not supported; normalize over channels")
+        return b.emit(ops.GroupNorm(1, rows[0][:, 0].copy(), rows[1][:, 0].copy(), eps), base)
+    if isinstance(x, Symbol) and x.rank == 2:
+        arranged = [array if x.order is None else array[x.order] for array in (scale, shift)]
+        return b.emit(ops.LayerNorm(arranged[0], arranged[1], eps), base, order=x.order)
+    if len(sizes) != 1 or not whole_pixels(x):
+        raise b.refuse(f"LayerNorm over {list(sizes)} of {describe(x)} is not supported; normalize over channels")
+    result = b.emit(ops.LayerNorm(scale, shift, eps), Symbol(base.value, base.kind, base.shape, 4))
+    return View(result, x.index())
 
 
-def prelu(b: Builder, layer: nn.PReLU, x: Symbol) -> Symbol:
-    """nn.PReLU with one slope, or one per channel."""
-    return b.emit(ops.Prelu(x.arrange(layer.weight)), x, order=x.order)
+def group_norm(
+    b: Builder, x: Any, groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any
+) -> Symbol:
+    """GroupNorm, on maps or on features."""
+    if not isinstance(x, Symbol) or x.order is not None:
+        raise b.refuse(f"takes a map [N, C, H, W], the input is {describe(x)}")
+    channels = x.shape[2]
+    scale = np.ones(channels, np.float32) if weight is None else numbers(weight)
+    shift = np.zeros(channels, np.float32) if bias is None else numbers(bias)
+    return b.emit(ops.GroupNorm(groups, scale, shift, eps), b.plain(x))
 
 
-def max_pool2d(b: Builder, layer: nn.MaxPool2d, x: Symbol) -> Symbol:
-    """nn.MaxPool2d; `ceil_mode` becomes padding at the bottom and right, which never wins."""
-    _need_map(b, x)
-    if layer.return_indices:
-        raise b.refuse("return_indices=True is not supported")
-    stride = pair(layer.kernel_size if layer.stride is None else layer.stride)
-    window = ops.Window(pair(layer.kernel_size), stride, pair(layer.padding) * 2, pair(layer.dilation))
-    if layer.ceil_mode:
-        window = _ceil(window, x)
-    return b.emit(ops.MaxPool2d(window), x)
+def instance_norm(
+    b: Builder, x: Any, weight: Any, bias: Any, mean: Any, _variance: Any, own: bool, *rest: Any
+) -> Symbol:
+    """InstanceNorm without running statistics: GroupNorm with a group per channel."""
+    if mean is not None or not own:
+        raise b.refuse("InstanceNorm with running statistics is not supported; use BatchNorm2d")
+    return group_norm(b, x, as_map(b, x).shape[2], weight, bias, rest[1])
+
+
+def max_pool2d(
+    b: Builder, x: Any, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Symbol:
+    """Max-pool; `ceil_mode` becomes padding at the bottom and right, which never wins. -1 times bits: their minimum."""
+    source = as_map(b, x)
+    window = ops.Window(pair(kernel), pair(stride or kernel), pair(padding) * 2, pair(dilation))
+    minimum = np.ones(source.shape[2], np.bool_) if source.factor < 0 else None
+    op = ops.MaxPool2d(_ceil(window, source) if ceil_mode else window, minimum)
+    return b.emit(op, source, factor=source.factor)
 
 
 def _ceil(window: ops.Window, x: Symbol) -> ops.Window:
@@ -155,97 +195,69 @@ def _ceil(window: ops.Window, x: Symbol) -> ops.Window:
     return ops.Window(window.kernel, window.stride, (top, left, bottom + extra[0], right + extra[1]), window.dilation)
 
 
-def avg_pool2d(b: Builder, layer: nn.AvgPool2d, x: Symbol) -> Symbol:
-    """nn.AvgPool2d."""
-    _need_map(b, x)
-    if layer.divisor_override is not None:
-        raise b.refuse("divisor_override is not supported")
-    window = ops.Window(pair(layer.kernel_size), pair(layer.stride), pair(layer.padding) * 2)
-    if layer.ceil_mode and _ceil(window, x) != window:
-        raise b.refuse(f"ceil_mode=True with a partial window on a map of {x.shape[0]}x{x.shape[1]} is not supported")
-    return b.emit(ops.AvgPool2d(window, layer.count_include_pad), x)
+def avg_pool2d(
+    b: Builder,
+    x: Any,
+    kernel: Any,
+    stride: Any = (),
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor: int | None = None,
+) -> Symbol:
+    """Average pooling; what `ceil_mode` adds at the bottom and right never counts."""
+    source = b.plain(as_map(b, x))
+    if divisor is not None:
+        raise b.refuse("divisor_override is not supported; multiply the result instead")
+    window = ops.Window(pair(kernel), pair(stride or kernel), pair(padding) * 2)
+    if not ceil_mode:
+        return b.emit(ops.AvgPool2d(window, count_include_pad), source)
+    wide = _ceil(window, source)
+    overhang = (wide.pads[2] - window.pads[2], wide.pads[3] - window.pads[3])
+    return b.emit(ops.AvgPool2d(wide, count_include_pad, overhang), source)
 
 
-def global_avg_pool2d(b: Builder, layer: nn.AdaptiveAvgPool2d, x: Symbol) -> Symbol:
-    """nn.AdaptiveAvgPool2d(1): the mean over the whole map."""
-    _need_map(b, x)
-    if layer.output_size not in (1, (1, 1)):
-        raise b.refuse(f"only AdaptiveAvgPool2d(1) is supported, not output_size={layer.output_size}")
-    return whole_mean(b, x, rank=4)
+def adaptive_avg_pool2d(b: Builder, x: Any, size: Any) -> Symbol:
+    """Average to a map of a given size; to one pixel it is the mean of the whole."""
+    source = b.plain(as_map(b, x))
+    height, width = (have if want is None else int(want) for want, have in zip(size, source.shape[:2], strict=True))
+    if (height, width) == (1, 1):
+        return b.emit(ops.AvgPool2d(ops.Window(source.shape[:2], source.shape[:2])), source)
+    if (height, width) == source.shape[:2]:
+        return source
+    if source.shape[0] % height == 0 and source.shape[1] % width == 0:
+        kernel = (source.shape[0] // height, source.shape[1] // width)
+        return b.emit(ops.AvgPool2d(ops.Window(kernel, kernel)), source)
+    return b.emit(ops.AdaptiveAvgPool2d((height, width)), source)
 
 
-def whole_mean(b: Builder, x: Symbol, *, rank: int) -> Symbol:
-    """Average the whole map to one pixel."""
-    return b.emit(ops.AvgPool2d(ops.Window(x.shape[:2], x.shape[:2])), x, rank=rank)
+def adaptive_max_pool2d(b: Builder, x: Any, size: Any) -> tuple[Symbol, None]:
+    """Maximum to a map of a given size that divides the input's."""
+    source = as_map(b, x)
+    if source.shape[0] % size[0] or source.shape[1] % size[1]:
+        raise b.refuse(f"adaptive max-pooling of {source.shape[:2]} to {tuple(size)} has windows of several sizes")
+    kernel = (source.shape[0] // size[0], source.shape[1] // size[1])
+    return max_pool2d(b, source, kernel), None
 
 
-def flatten(b: Builder, layer: nn.Flatten, x: Symbol) -> Symbol:
-    """nn.Flatten from dimension 1: features, in the graph's own order."""
-    if layer.start_dim != 1 or layer.end_dim not in (-1, x.rank - 1):
-        raise b.refuse(f"only flattening of all but the batch is supported, not {layer}")
-    return features(b, x)
-
-
-def features(b: Builder, x: Symbol) -> Symbol:
-    """Make a map into features `[N, F]` and remember torch's order of them."""
-    height, width, channels = x.shape
-    if x.rank == 2:
-        return x
-    if height * width == 1:
-        return Symbol(x.value, x.kind, x.shape, 2)
-    order = np.arange(channels * height * width).reshape(channels, height, width).transpose(1, 2, 0).ravel()
-    return b.emit(ops.Flatten(), x, rank=2, order=None if channels == 1 else order)
-
-
-def softmax(b: Builder, layer: nn.Softmax, x: Symbol) -> Symbol:
-    """nn.Softmax over channels."""
-    if layer.dim not in (1, 1 - x.rank):
-        raise b.refuse(f"softmax is supported over channels (dim=1), not dim={layer.dim}")
-    return b.emit(ops.Softmax(), x, order=x.order)
-
-
-def pad(b: Builder, layer: nn.ZeroPad2d | nn.ConstantPad2d, x: Symbol) -> Symbol:
-    """nn.ZeroPad2d and nn.ConstantPad2d: a node that lowering folds into what follows."""
-    _need_map(b, x)
-    left, right, top, bottom = layer.padding
-    if min(left, right, top, bottom) < 0:
-        raise b.refuse(f"negative padding (cropping) is not supported: {layer.padding}")
-    return b.emit(ops.Pad((top, left, bottom, right), float(layer.value)), x)
-
-
-def unchanged(_b: Builder, _: nn.Module, x: Symbol) -> Symbol:
-    """nn.Identity, and dropout in evaluation."""
-    return x
-
-
-def add(b: Builder, x: Symbol, y: Symbol) -> Symbol:
-    """Add two tensors of one shape."""
-    same_order = x.order is y.order
-    if x.order is not None and y.order is not None:
-        same_order = np.array_equal(x.order, y.order)
-    if x.shape != y.shape or x.rank != y.rank or not same_order:
-        raise b.refuse(f"adds tensors of different shapes, {list(x.torch_shape())} and {list(y.torch_shape())}")
-    return b.emit(ops.Add(), x, y, order=x.order)
-
-
-LAYERS: Mapping[type[nn.Module], Handler] = {
-    BinaryConv2d: binary_conv2d,
-    BinaryLinear: binary_linear,
-    ChannelLayerNorm: layer_norm,
-    nn.Conv2d: conv2d,
-    nn.Linear: linear,
-    nn.BatchNorm1d: batch_norm,
-    nn.BatchNorm2d: batch_norm,
-    nn.ReLU: relu,
-    nn.PReLU: prelu,
-    nn.MaxPool2d: max_pool2d,
-    nn.AvgPool2d: avg_pool2d,
-    nn.AdaptiveAvgPool2d: global_avg_pool2d,
-    nn.Flatten: flatten,
-    nn.Dropout: unchanged,
-    nn.Dropout2d: unchanged,
-    nn.Identity: unchanged,
-    nn.Softmax: softmax,
-    nn.ZeroPad2d: pad,
-    nn.ConstantPad2d: pad,
-}
+def pad(b: Builder, x: Any, sizes: list[int], mode: str = "constant", value: float | None = None) -> Symbol:
+    """Constant padding: of a map, a node that lowering folds into what follows; of channels, zeros beside them."""
+    source = as_map(b, x)
+    if mode != "constant":
+        raise b.refuse(f"padding_mode={mode!r} is not supported, only 'zeros' and 'constant'")
+    if min(sizes) < 0:
+        raise b.refuse(f"negative padding (cropping) is not supported: {sizes}")
+    left, right, top, bottom, front, back, *batch = (*sizes, *[0] * (8 - len(sizes)))
+    number = (value or 0.0) / source.factor
+    if any(batch) or ((front or back) and number != 0):
+        raise b.refuse(f"only height, width, and channels with 0, can be padded, not pad={sizes} with {value}")
+    if front or back:
+        index = np.concatenate([np.full(front, -1), np.arange(source.shape[2]), np.full(back, -1)]).astype(np.int32)
+        spatial = any((left, right, top, bottom))
+        source = b.emit(ops.GatherChannels(index), b.plain(source), inner="channels" if spatial else None)
+    if not any((left, right, top, bottom)):
+        return source
+    own = "padding" in b.kind or not b.kind
+    return b.emit(
+        ops.Pad((top, left, bottom, right), number), source, inner=None if own else "padded", factor=source.factor
+    )

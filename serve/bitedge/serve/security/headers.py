@@ -1,4 +1,4 @@
-"""Headers of every response that tell browsers what a page of this origin may do."""
+"""What every answer says to browsers."""
 
 from __future__ import annotations
 
@@ -17,3 +17,7 @@ SECURITY_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
 )
+SECURITY_BLOCK: Final = b"".join(b"%s: %s\r\n" % header for header in SECURITY_HEADERS)
+
+# The name of the ASGI extension by which a server says that it adds these headers itself.
+EXTENSION: Final = "bitedge.security_headers"

@@ -1,1 +1,0 @@
-"""Networks in C on emulated microcontrollers: build, run, count instructions."""
