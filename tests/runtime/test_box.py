@@ -10,7 +10,7 @@ import pytest
 
 from bitedge.runtime import Model, RuntimeFault, boxed_models, find_model
 from bitedge.runtime.box import DEFAULT, MODELS
-from bitedge.train.engine.run import BOX, load_run
+from bitedge.train.engine.run import BUNDLED, load_run
 
 README = Path(__file__).parents[2] / "README.md"
 
@@ -26,7 +26,7 @@ def test_boxed_model_keeps_its_word(name: str, request: pytest.FixtureRequest) -
     model.check()
     assert path.stat().st_size <= 2**20
     run = load_run(name)
-    assert run.folder == BOX / name
+    assert run.folder == BUNDLED / name
     data = request.getfixturevalue("cifar10_dir") if run.recipe.data.name == "cifar10" else None
     images, labels = run.evaluation(data)
     accuracy = float((model.run(images).argmax(1) == labels).mean())

@@ -17,10 +17,10 @@ def put(run_folder: Path, name: str, *, version: int = 1) -> None:
     from bitedge.export import export_run
     from bitedge.runtime.box import MODELS
     from bitedge.train.engine.checkpoint import save_module, write_text
-    from bitedge.train.engine.run import BOX, load_run
+    from bitedge.train.engine.run import BUNDLED, load_run
 
     run = load_run(run_folder)
-    kept = BOX / name
+    kept = BUNDLED / name
     kept.mkdir(parents=True, exist_ok=True)
     for file in ("recipe.toml", "metrics.csv", "environment.json"):
         shutil.copyfile(run_folder / file, kept / file)

@@ -7,16 +7,20 @@ from pathlib import Path
 import pytest
 import torch
 from tests.train.small_runs import SMALL
-from torch import Tensor
+from torch import Tensor, nn
 
+from bitedge.train.data.preprocessing import Normalizer, make_preprocessing
 from bitedge.train.engine.objective import Objective
 from bitedge.train.engine.progress import Silent
 from bitedge.train.engine.run import Run, load_run
+from bitedge.train.engine.teacher import Teacher
 from bitedge.train.engine.trainer import fit
 from bitedge.train.errors import TrainError
 from bitedge.train.recipes.recipe import LossRecipe, load_recipe
 
 CPU = torch.device("cpu")
+LABELS = list("0123456789")
+PREPROCESSING = make_preprocessing((32, 32))
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +39,8 @@ def batch() -> tuple[Tensor, Tensor, Tensor]:
 def test_plain_loss_is_cross_entropy() -> None:
     logits, labels, images = batch()
     expected = (logits.logsumexp(1) - logits[torch.arange(8), labels]).mean()
-    assert Objective(LossRecipe(), 10, CPU)(logits, labels, images).item() == pytest.approx(expected.item(), rel=1e-6)
+    loss = Objective(LossRecipe(), LABELS, PREPROCESSING, CPU)(logits, labels, images)
+    assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
 def test_smoothing_mixes_the_label_with_all_classes() -> None:
@@ -43,7 +48,7 @@ def test_smoothing_mixes_the_label_with_all_classes() -> None:
     told = torch.full((8, 10), 0.01)
     told[torch.arange(8), labels] += 0.9
     expected = -(told * logits.log_softmax(1)).sum(1).mean()
-    loss = Objective(LossRecipe(label_smoothing=0.1), 10, CPU)(logits, labels, images)
+    loss = Objective(LossRecipe(label_smoothing=0.1), LABELS, PREPROCESSING, CPU)(logits, labels, images)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-6)
 
 
@@ -56,7 +61,7 @@ def test_teacher_is_followed(teacher: Run) -> None:
     q = (logits / 3).softmax(1)
     hard = (logits.logsumexp(1) - logits[torch.arange(8), labels]).mean()
     expected = 0.75 * hard + 0.25 * 9 * (p * (p.log() - q.log())).sum(1).mean()
-    loss = Objective(recipe, 10, CPU)(logits, labels, images)
+    loss = Objective(recipe, LABELS, PREPROCESSING, CPU)(logits, labels, images)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
 
 
@@ -80,14 +85,49 @@ def test_student_of_a_teacher_trains_and_resumes(teacher: Run, tmp_path: Path) -
 
 
 def test_teacher_of_other_classes_is_refused(teacher: Run) -> None:
-    with pytest.raises(TrainError, match="knows 10 classes, the data has 20"):
-        Objective(LossRecipe(teacher=str(teacher.folder)), 20, CPU)
+    with pytest.raises(TrainError, match="knows 10 classes, the data has 11: it does not know 'x'"):
+        Objective(LossRecipe(teacher=str(teacher.folder)), [*LABELS, "x"], PREPROCESSING, CPU)
+    with pytest.raises(TrainError, match="two teachers"):
+        Objective(LossRecipe(teacher=str(teacher.folder)), LABELS, PREPROCESSING, CPU, teacher.module)
+    short = Objective(LossRecipe(), LABELS, PREPROCESSING, CPU, nn.Sequential(nn.Flatten(), nn.Linear(3072, 9)))
+    with pytest.raises(TrainError, match=r"logits of shape \[8, 9\], expected \[N, 10\]"):
+        short(*batch())
+
+
+class Pixels(nn.Module):
+    """A teacher whose logits are the mean of each colour, weighted: what it is given can be read from its answer."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.shape = list(x.shape)
+        return x.mean((2, 3)) @ torch.arange(1.0, 31.0).reshape(3, 10)
+
+
+def test_any_module_is_a_teacher_by_its_own_preprocessing_and_order_of_classes() -> None:
+    logits, labels, _ = batch()
+    pixels = torch.randint(0, 256, (8, 32, 32, 3), dtype=torch.uint8, generator=torch.Generator().manual_seed(5))
+    theirs = make_preprocessing((32, 32), normalization="imagenet")
+    images, expected_input = Normalizer(PREPROCESSING, CPU)(pixels), Normalizer(theirs, CPU)(pixels)
+    answers = Pixels()(expected_input)[:, list(range(9, -1, -1))]
+    expected = (
+        0.5 * (logits.logsumexp(1) - logits[torch.arange(8), labels]).mean() + 0.5 * ((logits - answers) ** 2).mean()
+    )
+    for preprocessing in (theirs, "imagenet"):
+        found = Teacher(Pixels(), preprocessing=preprocessing, labels=LABELS[::-1])
+        loss = Objective(LossRecipe(distillation="logits"), LABELS, PREPROCESSING, CPU, found)(logits, labels, images)
+        assert loss.item() == pytest.approx(expected.item(), rel=1e-4)
+
+
+def test_a_teacher_of_larger_images_gets_them() -> None:
+    module = Pixels()
+    found = Teacher(module, preprocessing=make_preprocessing((64, 48)))
+    Objective(LossRecipe(), LABELS, PREPROCESSING, CPU, found)(*batch())
+    assert module.shape == [8, 3, 64, 48]
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("loss.label_smoothing=1.5", r"loss.label_smoothing = 1.5: expected 0 to 1"),
+        ("loss.label_smoothing=1.5", r"loss.label_smoothing = 1.5: expected 1.0 or less"),
         ("loss.teacher_share=-1", r"loss.teacher_share = -1"),
         ("loss.temperature=0", r"loss.temperature = 0"),
         ("renorm=-1", r"renorm = -1: expected 0 or more"),

@@ -12,14 +12,25 @@ from bitedge.train import _moved
 
 if TYPE_CHECKING:
     from bitedge.train.data import load_dataset
+    from bitedge.train.engine.callbacks import Callback, MLflow, TensorBoard, WandB
     from bitedge.train.engine.run import Run, load_run
+    from bitedge.train.engine.teacher import Teacher
     from bitedge.train.engine.trainer import fit
     from bitedge.train.errors import TrainError
-    from bitedge.train.models import NETWORKS, BinaryNet, BiRealNet18, XnorNet
+    from bitedge.train.models import (
+        NETWORKS,
+        BinaryNet,
+        BiRealNet18,
+        XnorNet,
+        create_model,
+        list_models,
+        register_model,
+    )
     from bitedge.train.models.summary import summarize
-    from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
+    from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm, RPReLU, RSign
     from bitedge.train.nn.parameter import BinaryParameter, is_binary
     from bitedge.train.optim import Bop, Bop2ndOrder, ModelOptimizer
+    from bitedge.train.recipes.recipe import Recipe, load_recipe
 
 __all__ = [
     "NETWORKS",
@@ -30,15 +41,27 @@ __all__ = [
     "BinaryParameter",
     "Bop",
     "Bop2ndOrder",
+    "Callback",
     "ChannelLayerNorm",
+    "MLflow",
     "ModelOptimizer",
+    "RPReLU",
+    "RSign",
+    "Recipe",
     "Run",
+    "Teacher",
+    "TensorBoard",
     "TrainError",
+    "WandB",
     "XnorNet",
+    "create_model",
     "fit",
     "is_binary",
+    "list_models",
     "load_dataset",
+    "load_recipe",
     "load_run",
+    "register_model",
     "summarize",
 ]
 
@@ -47,11 +70,14 @@ _HOMES = {
     "engine.run": ("Run", "load_run"),
     "engine.trainer": ("fit",),
     "errors": ("TrainError",),
-    "models": ("NETWORKS", "BinaryNet", "BiRealNet18", "XnorNet"),
+    "engine.callbacks": ("Callback", "MLflow", "TensorBoard", "WandB"),
+    "engine.teacher": ("Teacher",),
+    "models": ("NETWORKS", "BinaryNet", "BiRealNet18", "XnorNet", "create_model", "list_models", "register_model"),
     "models.summary": ("summarize",),
-    "nn": ("BinaryConv2d", "BinaryLinear", "ChannelLayerNorm"),
+    "nn": ("BinaryConv2d", "BinaryLinear", "ChannelLayerNorm", "RPReLU", "RSign"),
     "nn.parameter": ("BinaryParameter", "is_binary"),
     "optim": ("Bop", "Bop2ndOrder", "ModelOptimizer"),
+    "recipes.recipe": ("Recipe", "load_recipe"),
 }
 _moved.install()
 

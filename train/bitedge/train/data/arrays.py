@@ -57,6 +57,11 @@ class ArrayDataset(Dataset):
         chosen = spread(len(labels), limit)
         return images[chosen], labels[chosen]
 
+    def limited(self, count: int) -> ArrayDataset:
+        """Return the same data set with only `count` training images, spread evenly."""
+        splits = {**self._splits, "train": self.arrays("train", limit=count)}
+        return ArrayDataset(self.name, self.labels, self.preprocessing, splits, augmentation=self.augmentation)
+
     def loader(
         self,
         split: str,

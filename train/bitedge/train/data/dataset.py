@@ -73,6 +73,10 @@ class Dataset(ABC):
         otherwise every image comes once, in order. `augment` applies the data set's random crops and flips.
         """
 
+    def limited(self, count: int) -> Dataset:
+        """Return the same data set with only `count` training images, spread evenly; nothing else changes."""
+        raise TrainError(f"data.limit = {count}: data set {self.name!r} cannot be limited; remove it")
+
     @property
     def train(self) -> Arrays:
         """All training images and labels."""

@@ -153,6 +153,12 @@ class FolderDataset(Dataset):
         height, width = self.preprocessing["size"]
         return np.array(images, np.uint8).reshape(-1, height, width, 3), files.labels
 
+    def limited(self, count: int) -> FolderDataset:
+        """Return the same data set with only `count` training images, spread evenly."""
+        train = self._splits["train"].take(spread(self.size("train"), count))
+        splits = {**self._splits, "train": train}
+        return FolderDataset(self.name, self.labels, self.preprocessing, splits, self.augmentation, self.workers)
+
     def loader(
         self,
         split: str,
@@ -177,7 +183,10 @@ class FolderDataset(Dataset):
 
 
 class FolderLoader:
-    """Batches that worker processes decode ahead; the device turns them into float32."""
+    """Batches that worker processes decode ahead; the device turns them into float32.
+
+    The workers stay from epoch to epoch: starting them costs seconds where the list of files is long.
+    """
 
     def __init__(self, decoder: _Decoder, plan: EpochPlan, device: torch.device, workers: int) -> None:
         self.plan = plan
@@ -185,6 +194,8 @@ class FolderLoader:
         self._device = device
         self._workers = workers
         self._normalize = Normalizer(decoder.preprocessing, device)
+        self._requests: list[_Request] = []
+        self._batches: torch_data.DataLoader[tuple[Tensor, Tensor] | str] | None = None
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -195,7 +206,7 @@ class FolderLoader:
         images = self.plan.indices(number).tolist()
         places = self.plan.own(np.arange(self.plan.size, dtype=np.int64)).tolist()
         step = self.plan.local_batch
-        requests: list[_Request] = [
+        self._requests[:] = [
             [
                 (image, place, number)
                 for image, place in zip(images[at : at + step], places[at : at + step], strict=True)
@@ -203,18 +214,25 @@ class FolderLoader:
             for at in range(start * step, len(images), step)
         ]
         on_gpu = self._device.type == "cuda"
-        batches: torch_data.DataLoader[tuple[Tensor, Tensor] | str] = torch_data.DataLoader(
-            self._decoder,
-            batch_size=None,  # an item of the decoder is a whole batch
-            sampler=requests,
-            num_workers=min(self._workers, len(requests)),
-            pin_memory=on_gpu,
-        )
-        for batch in batches:
+        for batch in self._loader(on_gpu):
             if isinstance(batch, str):
                 raise TrainError(batch)
             pixels, labels = (part.to(self._device, non_blocking=on_gpu) for part in batch)
             yield self._normalize(pixels), labels
+
+    def _loader(self, on_gpu: bool) -> torch_data.DataLoader[tuple[Tensor, Tensor] | str]:
+        if self._batches is None:
+            workers = min(self._workers, len(self.plan))
+            self._batches = torch_data.DataLoader(
+                self._decoder,
+                batch_size=None,  # an item of the decoder is a whole batch
+                sampler=self._requests,  # read anew at the start of every epoch
+                num_workers=workers,
+                pin_memory=on_gpu,
+                persistent_workers=workers > 0,
+                generator=torch.Generator(),  # of its own: starting an epoch draws none of the run's random numbers
+            )
+        return self._batches
 
 
 class _Decoder(torch_data.Dataset[tuple[Tensor, Tensor] | str]):

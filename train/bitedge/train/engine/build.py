@@ -1,4 +1,4 @@
-"""From the words of a recipe to its parts: data set, network."""
+"""Build the data set and the network that a recipe names."""
 
 from __future__ import annotations
 
@@ -9,25 +9,30 @@ from typing import Any
 
 from torch import nn
 
-from bitedge.train.data import EMBEDDED, ArrayDataset, Dataset, load_dataset
+from bitedge.train.data import DATASETS, EMBEDDED, ArrayDataset, Dataset, load_dataset
 from bitedge.train.errors import TrainError
-from bitedge.train.models import NETWORKS
-from bitedge.train.nn import make_real
+from bitedge.train.models import create_model, find_factory
+from bitedge.train.models.registry import accepts
+from bitedge.train.recipes.optimizer import LatentRecipe
 from bitedge.train.recipes.recipe import DataRecipe, Recipe
 from bitedge.train.recipes.validation import nearest
 
+ENGINE_ARGUMENTS = ("num_classes", "latent", "real", "real_weights")
+"""Keyword arguments of a network that the data and the optimizer decide."""
+
 
 def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:
-    """Read the data set that a recipe names; `limit` keeps so many training images, spread over the split."""
+    """Read the data set that a recipe names."""
     options: dict[str, Any] = {"validation": recipe.validation, "normalization": recipe.normalization}
     if recipe.name == "folder":
         options |= {"size": recipe.size, "resize": recipe.resize, "workers": recipe.workers}
-    dataset = load_dataset(recipe.name, root, **options)
+    return prepare_dataset(load_dataset(recipe.name, root, **options), recipe)
+
+
+def prepare_dataset(dataset: Dataset, recipe: DataRecipe) -> Dataset:
+    """Apply to a data set what a recipe says of any: `limit` and `shift`."""
     if recipe.limit is not None:
-        splits = {split: dataset.arrays(split) for split in ("validation", "test")}
-        splits["train"] = dataset.arrays("train", limit=recipe.limit)
-        augmentation = dataset.augmentation if isinstance(dataset, ArrayDataset) else None
-        dataset = ArrayDataset(dataset.name, dataset.labels, dataset.preprocessing, splits, augmentation=augmentation)
+        dataset = dataset.limited(recipe.limit)
     if recipe.shift is not None:
         if not isinstance(dataset, ArrayDataset):
             raise TrainError(f"data.shift = {recipe.shift}: images of a folder have their own augmentation; remove it")
@@ -37,33 +42,36 @@ def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:
 
 def needs_folder(recipe: DataRecipe) -> bool:
     """Whether the data set is read from a folder that the caller names."""
+    if recipe.name not in DATASETS:
+        raise TrainError(f"data.name = {recipe.name!r}: {nearest(recipe.name, DATASETS)}; or give fit a dataset=...")
     return recipe.name not in EMBEDDED
 
 
 def network_arguments(recipe: Recipe, num_classes: int, size: int) -> dict[str, Any]:
     """All keyword arguments of a recipe's network: its own, those of the data, and those of the optimizer's rule."""
-    known = inspect.signature(NETWORKS[recipe.network.name]).parameters
+    factory = find_factory(recipe.network.name)
+    known = inspect.signature(factory).parameters
     for name in recipe.network.arguments:
-        if name not in known or name in ("num_classes", "latent", "real"):
+        if not accepts(factory, name) or name in ENGINE_ARGUMENTS:
             raise TrainError(f"unknown key 'network.arguments.{name}': {nearest(name, known)}")
-    arguments = {"num_classes": num_classes, **recipe.network.arguments}
+    arguments = dict(recipe.network.arguments)
+    if accepts(factory, "num_classes"):
+        arguments = {"num_classes": num_classes, **arguments}
     if "image_size" in known:
         arguments.setdefault("image_size", size)
-    if recipe.optimizer.rule in ("latent", "real"):
+    if not recipe.optimizer.binary:
+        if not accepts(factory, "latent"):
+            raise TrainError(
+                f"network {recipe.network.name!r} takes no latent=True, which rule {recipe.optimizer.rule!r} needs"
+            )
         arguments["latent"] = True
     if recipe.optimizer.rule == "real":
         arguments["real"] = True
+    if isinstance(recipe.optimizer, LatentRecipe) and recipe.optimizer.stage == "activations":
+        arguments["real_weights"] = True
     return arguments
 
 
 def build_network(name: str, arguments: dict[str, Any]) -> nn.Module:
-    """Build a network by name, or with `real` its float twin; wrong arguments are the caller's fault."""
-    if name not in NETWORKS:
-        raise TrainError(f"unknown network {name!r}: {nearest(name, NETWORKS)}")
-    arguments = dict(arguments)
-    real = arguments.pop("real", False)
-    try:
-        module = NETWORKS[name](**arguments)
-        return make_real(module) if real else module
-    except TypeError as error:
-        raise TrainError(f"network {name!r} does not take these arguments: {error}") from error
+    """Build a network from what a run folder records: its name and its keyword arguments."""
+    return create_model(name, **arguments)

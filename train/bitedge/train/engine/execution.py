@@ -35,6 +35,7 @@ def settings(execution: Execution, device: torch.device) -> Iterator[None]:
             stacklevel=3,
         )
     threads, deterministic = torch.get_num_threads(), torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
     fill = memory.fill_uninitialized_memory  # type: ignore[attr-defined]
     precision = torch.get_float32_matmul_precision()
     cudnn = torch.backends.cudnn
@@ -52,7 +53,7 @@ def settings(execution: Execution, device: torch.device) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-        torch.use_deterministic_algorithms(deterministic, warn_only=True)
+        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         memory.fill_uninitialized_memory = fill  # type: ignore[attr-defined]
         if device.type == "cuda":
             torch.set_float32_matmul_precision(precision)

@@ -1,4 +1,4 @@
-"""The log of a run: one row per epoch, as CSV and as JSON lines, and as TensorBoard events where that is installed.
+"""The log of a run: one row per epoch, as CSV and as JSON lines.
 
 A resumed run repeats nothing: rows after the checkpoint are cut off before the first new one is written.
 """
@@ -35,18 +35,12 @@ class MetricsLog:
     def __init__(self, folder: Path, *, keep_epochs: int = 0) -> None:
         self.folder = folder
         self.rows = [row for row in read_rows(folder / "metrics.jsonl") if row["epoch"] <= keep_epochs]
-        self._events = _event_writer(folder, keep_epochs)
         self._write()
 
     def add(self, row: Row) -> None:
         """Append one epoch; scalars go to every file, nested values (per layer) to the JSON lines only."""
         self.rows.append(dict(row))
         self._write()
-        if self._events is not None:
-            for name, value in row.items():
-                if isinstance(value, int | float):
-                    self._events.add_scalar(name, value, row["epoch"])
-            self._events.flush()
 
     def _write(self) -> None:
         write_text(self.folder / "metrics.jsonl", "".join(json.dumps(row) + "\n" for row in self.rows))
@@ -58,16 +52,3 @@ class MetricsLog:
         writer.writeheader()
         writer.writerows(self.rows)
         write_text(self.folder / "metrics.csv", buffer.getvalue())
-
-    def close(self) -> None:
-        """Finish the event file."""
-        if self._events is not None:
-            self._events.close()
-
-
-def _event_writer(folder: Path, keep_epochs: int) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        return None
-    return SummaryWriter(folder / "events", purge_step=keep_epochs + 1)

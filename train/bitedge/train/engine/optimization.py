@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bitedge.train.errors import TrainError
+from bitedge.train.nn.parameter import is_binary
 from bitedge.train.optim import (
     ModelOptimizer,
     OptimizerWarning,
@@ -15,7 +17,7 @@ from bitedge.train.optim import (
     Switch,
     Telemetry,
 )
-from bitedge.train.recipes.optimizer import OptimizerRecipe
+from bitedge.train.recipes.optimizer import LatentRecipe, OptimizerRecipe
 from bitedge.train.recipes.recipe import Recipe
 from bitedge.train.recipes.schedule import build_schedule
 
@@ -23,16 +25,21 @@ from bitedge.train.recipes.schedule import build_schedule
 def build_optimizer(
     recipe: OptimizerRecipe, module: nn.Module, *, track_flips: bool = False, compiled: bool = False
 ) -> ModelOptimizer:
-    """One optimizer for all parameters: the recipe's rule for the binary ones, Adam for the rest."""
+    """One optimizer for all parameters: the recipe's rule for the binary ones, its method for the rest."""
     fields: dict[str, Any] = recipe.fields()
     if recipe.binary:
         fields |= {"track_flips": track_flips, "compiled": compiled}
+    if recipe.rule == "real" and any(is_binary(parameter) for parameter in module.parameters()):
+        raise TrainError("optimizer.rule = 'real' trains no binary weights, but the network has some")
     return ModelOptimizer(
         module,
-        rule=recipe.rule if recipe.binary else "latent",
+        rule=None if recipe.rule == "real" else recipe.rule,
+        method=recipe.method,
         adam_eps=recipe.adam_eps,
+        momentum=recipe.momentum,
         weight_decay=recipe.weight_decay,
         clip=recipe.clip,
+        latent_decay=recipe.latent_decay if isinstance(recipe, LatentRecipe) else 0.0,
         **fields,
     )
 
@@ -49,9 +56,15 @@ def build_schedules(recipe: Recipe, optimizer: ModelOptimizer, steps_per_epoch: 
     return Schedules(optimizer, fields, recipe.epochs * steps_per_epoch, switch=switch)
 
 
+MOST_SKIPPED = 100
+"""Steps in a row without finite gradients after which a run is given up."""
+
+
 class Optimization:
     """Steps the optimizer of a recipe; hyper-parameters follow their schedules, one value per step.
 
+    A step whose gradients are not all finite is left out: one of them would stay in the averages of its weight for
+    ever. It is counted, the schedules wait, and a run of nothing else is stopped.
     With `watch`, one step of every so many is observed: its flips, what tau holds still, and what is wrong with that.
     """
 
@@ -61,17 +74,50 @@ class Optimization:
         self.schedules = build_schedules(recipe, self.optimizer, steps_per_epoch)
         on_gpu = next(module.parameters()).device.type == "cuda"
         self.scaler = torch.amp.GradScaler(enabled=on_gpu and recipe.execution.precision == "fp16")
+        self.clip_norm = recipe.optimizer.clip_norm
+        self._parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         watched = watch > 0 and recipe.optimizer.binary
         self.telemetry = Telemetry(self.optimizer, every=watch) if watched else None
         self.observed = {"steps": 0.0, "flip_ratio": 0.0, "pi": 0.0}  # sums over the observed steps of an epoch
+        self.skipped = 0  # steps without finite gradients, in all
+        self.skipped_in_a_row = 0
         self.said: list[str] = []
 
     def backward(self, loss: Tensor) -> None:
         """Compute the gradients of a loss, scaled where half precision needs it."""
         self.scaler.scale(loss).backward()  # type: ignore[no-untyped-call]
 
-    def step(self) -> None:
-        """Apply the gradients, forget them, and go on to the hyper-parameters of the next step."""
+    def step(self) -> bool:
+        """Apply the gradients, forget them, go on to the hyper-parameters of the next step; False if it was skipped."""
+        self.scaler.unscale_(self.optimizer)
+        taken = self._finite()
+        if taken:
+            self._clip()
+            self._apply()
+            self.schedules.step()
+        self.skipped += not taken
+        self.skipped_in_a_row = 0 if taken else self.skipped_in_a_row + 1
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.skipped_in_a_row >= MOST_SKIPPED:
+            raise TrainError(
+                f"the gradients of {MOST_SKIPPED} steps in a row were not finite: lower optimizer.lr, set "
+                "optimizer.clip_norm, or use execution.precision = 'fp32'"
+            )
+        return taken
+
+    def _finite(self) -> bool:
+        """Whether every gradient is a finite number; with several processes they have been averaged, so all agree."""
+        grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
+        norms = torch._foreach_norm(grads, float("inf"))
+        return bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all()) if norms else True
+
+    def _clip(self) -> None:
+        if self.clip_norm is not None:
+            real = [p for p in self._parameters if not is_binary(p)]
+            torch.nn.utils.clip_grad_norm_(real, self.clip_norm)
+
+    def _apply(self) -> None:
         latest = None if self.telemetry is None else self.telemetry.latest
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", OptimizerWarning)  # `advice` says it, once, in the log of the run
@@ -80,9 +126,6 @@ class Optimization:
             total = self.telemetry.latest.total
             new = {"steps": 1.0, "flip_ratio": total.flip_ratio, "pi": total.pi}
             self.observed = {name: value + new[name] for name, value in self.observed.items()}
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        self.schedules.step()
 
     def epoch_figures(self) -> dict[str, Any]:
         """What the epoch did to the binary weights, and the hyper-parameters of its last step; starts a new sum.
@@ -97,7 +140,7 @@ class Optimization:
             layers = {layer.name: layer.as_dict() for layer in report.layers}
             figures = {**report.total.as_dict(), **means, "noise_flip_ratio": report.noise, **figures, "layers": layers}
         self.observed = dict.fromkeys(self.observed, 0.0)
-        return figures
+        return figures | {"skipped_steps": self.skipped}
 
     def advice(self) -> list[str]:
         """Advice of the telemetry that was not given before."""
@@ -114,6 +157,8 @@ class Optimization:
             "scaler": self.scaler.state_dict(),
             "observed": self.observed,
             "said": self.said,
+            "skipped": [self.skipped, self.skipped_in_a_row],
+            "telemetry": None if self.telemetry is None else self.telemetry.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -122,5 +167,6 @@ class Optimization:
         self.scaler.load_state_dict(state["scaler"])
         self.schedules.load_state_dict(state["schedules"])
         self.observed, self.said = dict(state["observed"]), list(state["said"])
-        if self.telemetry is not None:
-            self.telemetry.steps = self.schedules.current
+        self.skipped, self.skipped_in_a_row = state["skipped"]
+        if self.telemetry is not None and state["telemetry"] is not None:
+            self.telemetry.load_state_dict(state["telemetry"])

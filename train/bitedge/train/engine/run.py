@@ -22,8 +22,8 @@ from bitedge.train.errors import TrainError
 from bitedge.train.recipes.recipe import Recipe, load_recipe
 
 Checkpoint = Literal["best", "last"]
-BOX = Path(__file__).parents[1] / "pretrained"
-"""The runs of the models in the box: recipe, log and weights, one bit for each binary one."""
+BUNDLED = Path(__file__).parents[1] / "pretrained"
+"""The runs of the bundled models: recipe, log and weights, one bit for each binary one."""
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,16 @@ class Run:
 
 
 def find_run(name: Path | str) -> Path:
-    """The folder of a run: that of a name in the box, or the path itself."""
-    boxed = BOX / name
-    return boxed if boxed.parent == BOX and not Path(name).exists() and boxed.exists() else Path(name)
+    """The folder of a run: that of a bundled model's name, or the path itself."""
+    bundled = BUNDLED / name
+    return bundled if bundled.parent == BUNDLED and not Path(name).exists() and bundled.exists() else Path(name)
 
 
-def load_run(folder: Path | str, *, checkpoint: Checkpoint = "best") -> Run:
-    """Read a run folder, or a run of the box by its name; the network is in evaluation mode.
+def load_run(folder: Path | str, *, checkpoint: Checkpoint = "best", model: nn.Module | None = None) -> Run:
+    """Read a run folder, or a bundled run by its name; the network is in evaluation mode.
 
-    It carries the weights of the best epoch or of the last; runs of the box have the best only.
+    It carries the weights of the best epoch or of the last; bundled runs have the best only. A network that was given
+    to `fit` as an object has no name to build it by: give one of the same shape as `model`, which is filled.
     """
     folder = find_run(folder)
     if checkpoint not in ("best", "last"):
@@ -76,7 +77,7 @@ def load_run(folder: Path | str, *, checkpoint: Checkpoint = "best") -> Run:
         raise TrainError(f"{folder} is not a run folder: cannot read model.json ({error.strerror})") from error
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise TrainError(f"{folder / 'model.json'} is damaged: {error!r}; train again or restore the file") from error
-    module = build_network(name, arguments)
+    module = build_network(name, arguments) if model is None else model
     load_module(folder / f"{checkpoint}.safetensors", module)
     recipe = load_recipe(folder / "recipe.toml")
     data_root = None if root is None else Path(root)

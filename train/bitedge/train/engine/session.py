@@ -13,14 +13,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from bitedge.train.engine.build import build_dataset, build_network, network_arguments
+from bitedge.train.data import Loader
+from bitedge.train.engine.average import RealAverage
 from bitedge.train.engine.checkpoint import (
     all_finite,
     load_module,
     load_state,
     random_state,
     restore_random_state,
-    save_module,
     save_state,
     write_text,
 )
@@ -29,36 +29,33 @@ from bitedge.train.engine.distributed import Group, check_identical
 from bitedge.train.engine.environment import describe_environment
 from bitedge.train.engine.evaluate import Score, evaluate
 from bitedge.train.engine.execution import AUTOCAST
+from bitedge.train.engine.initialize import initialize_from, warm_averages
 from bitedge.train.engine.metrics import MetricsLog
 from bitedge.train.engine.objective import Objective
 from bitedge.train.engine.optimization import Optimization
+from bitedge.train.engine.parts import Given, find_dataset, make_module
 from bitedge.train.engine.progress import Progress
+from bitedge.train.engine.publish import describe_epoch, publish
 from bitedge.train.engine.renorm import reestimate_norms
 from bitedge.train.errors import TrainError
 from bitedge.train.recipes.recipe import Recipe
 
 EVALUATION_BATCH = 250
-STATE_VERSION = 1
+STATE_VERSION = 2
 
 
 class Session:
     """One process's part in a run, from the first step or from the last checkpoint to the end."""
 
-    def __init__(self, recipe: Recipe, folder: Path, root: Path | None, group: Group, report: Progress) -> None:
-        self.recipe, self.folder, self.group, self.report = recipe, folder, group, report
-        self.root = root
-        self.dataset = build_dataset(recipe.data, root)
+    def __init__(
+        self, recipe: Recipe, folder: Path, root: Path | None, group: Group, report: Progress, given: Given
+    ) -> None:
+        self.recipe, self.folder, self.group, self.report, self.root = recipe, folder, group, report, root
+        self.callbacks = list(given.callbacks) if group.leads else []
+        self.dataset = find_dataset(recipe, root, given)
         self.selected_on = "validation" if self.dataset.size("validation") else "test"
-        torch.manual_seed(recipe.seed)
-        height = self.dataset.preprocessing["size"][0]
-        self.arguments = network_arguments(recipe, len(self.dataset.labels), height)
-        layout = torch.channels_last if recipe.execution.channels_last else torch.contiguous_format
-        module = build_network(recipe.network.name, self.arguments).to(group.device, memory_format=layout)  # type: ignore[call-overload]
-        if recipe.execution.sync_batchnorm:
-            if group.device.type != "cuda":
-                raise TrainError("execution.sync_batchnorm needs GPUs: torch has it for CUDA only; set it to false")
-            module = nn.SyncBatchNorm.convert_sync_batchnorm(module)  # type: ignore[no-untyped-call]
-        self.module: nn.Module = module
+        self.module, self.arguments = make_module(recipe, self.dataset, group, given)
+        self._loaders: dict[str, Loader] = {}
         self.batches = self.dataset.loader(
             "train",
             batch_size=recipe.batch_size,
@@ -68,15 +65,25 @@ class Session:
             rank=group.rank,
             world=group.world,
         )
-        self.objective = Objective(recipe.loss, len(self.dataset.labels), group.device)
+        labels, preprocessing = self.dataset.labels, self.dataset.preprocessing
+        self.objective = Objective(recipe.loss, labels, preprocessing, group.device, given.teacher)
+        real = {} if recipe.network.init is None else initialize_from(self.module, Path(recipe.network.init))
         watch = recipe.execution.telemetry_steps if group.leads else 0
         self.optimization = Optimization(recipe, self.module, len(self.batches), watch=watch)
+        if real:
+            warm_averages(self.optimization.optimizer, real)
+        self.average = RealAverage(self.module, recipe.ema) if recipe.ema else None
         self.epoch = 0  # finished epochs
         self.step = 0  # finished steps of the current epoch
         self.seconds = 0.0
         self.sums = torch.zeros(3, dtype=torch.float64, device=group.device)  # loss, hits, images of this epoch
         self.best: dict[str, Any] = {"epoch": 0, "accuracy": -1.0, "loss": 0.0}
         self.last: dict[str, Any] = {}
+
+    @property
+    def done(self) -> int:
+        """Finished steps of the whole run."""
+        return self.epoch * len(self.batches) + self.step
 
     def run(self) -> None:
         """Go on from where the folder says, to the end."""
@@ -87,16 +94,20 @@ class Session:
         if self.group.leads:
             about = describe_environment(self.group)
             write_text(self.folder / "environment.json", json.dumps(about, indent=2) + "\n")
+        for callback in self.callbacks:
+            callback.start(self.recipe, self.folder, self.done)
         if resumed and self.step == 0:
-            self._publish(log)  # a kill may have come between the state and the files that follow from it
+            self._publish()  # a kill may have come between the state and the files that follow from it
         network = self._wrapped()
         while self.epoch < self.recipe.epochs:
             row = self._finish_epoch(self._train_epoch(network))
             if log is not None:
                 log.add(row)
             self._checkpoint()
-            self._publish(log)
-            self.report.note(describe(row, self.recipe.epochs))
+            self._publish()
+            self.report.note(describe_epoch(row, self.recipe.epochs))
+            for callback in self.callbacks:
+                callback.epoch(row)
         self._conclude(log)
 
     def _wrapped(self) -> nn.Module:
@@ -110,7 +121,7 @@ class Session:
         return network.train()
 
     def _train_epoch(self, network: nn.Module) -> dict[str, Any]:
-        """Take the steps that are left of the current epoch and return what they amounted to."""
+        """Train the rest of the epoch; return its metrics."""
         steps = len(self.batches)
         self.report.start(self.epoch + 1, self.recipe.epochs, steps, self.step)
         begun, spent, first = time.perf_counter(), self.seconds, self.step
@@ -118,11 +129,10 @@ class Session:
             self._train_step(network, images, labels)
             self.step += 1
             self.report.step()
-            done = self.epoch * steps + self.step
-            if done % self.recipe.execution.hash_steps == 0:
-                check_identical(self.module, self.group, done)
+            if self.done % self.recipe.execution.hash_steps == 0:
+                check_identical(self.module, self.group, self.done)
             every = self.recipe.execution.checkpoint_steps
-            if every and done % every == 0 and self.step < steps:
+            if every and self.done % every == 0 and self.step < steps:
                 self.seconds += time.perf_counter() - begun
                 begun = time.perf_counter()
                 self._checkpoint()
@@ -141,16 +151,39 @@ class Session:
     def _train_step(self, network: nn.Module, images: Tensor, labels: Tensor) -> None:
         if not self.recipe.execution.channels_last:
             images = images.contiguous()
+        before = self.sums.clone() if self.callbacks else self.sums
+        parts = self.recipe.optimizer.accumulate
+        for index, (some, theirs) in enumerate(zip(images.chunk(parts), labels.chunk(parts), strict=True)):
+            with self._unsynced(network) if index < parts - 1 else nullcontext():
+                self._add_gradients(network, some, theirs, len(some) / len(images))
+        taken = self.optimization.step()
+        if taken and self.average is not None:
+            self.average.update()
+        if self.group.device.type == "cpu":  # a GPU would have to wait; there it is seen before the next checkpoint
+            self._require_finite()
+        if self.callbacks:
+            loss, _, count = (self.sums - before).tolist()
+            self._call_back(loss / count)
+
+    def _add_gradients(self, network: nn.Module, images: Tensor, labels: Tensor, share: float) -> None:
+        """Add the gradients of a part of a batch, weighted by its share of the images."""
         with self._autocast():  # the teacher's forward pass, too; torch keeps losses in float32
             logits = network(images)
             loss = self.objective(logits.float(), labels, images)
-        self.optimization.backward(loss)
-        self.optimization.step()
+        self.optimization.backward(loss * share if share < 1 else loss)
         self.sums[0] += loss.detach() * len(labels)
         self.sums[1] += (logits.detach().argmax(1) == labels).sum()
         self.sums[2] += len(labels)
-        if self.group.device.type == "cpu":  # a GPU would have to wait; there it is seen before the next checkpoint
-            self._require_finite()
+
+    def _call_back(self, loss: float) -> None:
+        figures = {"loss": loss, "skipped_steps": self.optimization.skipped}
+        figures |= self.optimization.schedules.values(max(0, self.optimization.schedules.current - 1))
+        for callback in self.callbacks:
+            callback.step(self.done + 1, figures)
+
+    def _unsynced(self, network: nn.Module) -> AbstractContextManager[Any]:
+        """Keep gradients in this process until the last part of a batch."""
+        return network.no_sync() if isinstance(network, DistributedDataParallel) else nullcontext()
 
     def _autocast(self) -> AbstractContextManager[Any]:
         dtype = AUTOCAST.get(self.recipe.execution.precision)
@@ -166,11 +199,17 @@ class Session:
             "start again with a lower optimizer.lr, or look for broken images"
         )
 
+    def _averaged(self) -> AbstractContextManager[None]:
+        """The network as it is measured and published: with the averages of the real parameters, if there are any."""
+        return nullcontext() if self.average is None else self.average.applied()
+
     def _finish_epoch(self, row: dict[str, Any]) -> dict[str, Any]:
         """Measure the network after an epoch and move the position on."""
         check_identical(self.module, self.group, row["step"])
-        self._renorm()
-        score = self._score(self.selected_on)
+        with self._averaged():
+            self._renorm()
+            self.group.broadcast(self.module)  # each process has statistics of its own images: the first one's count
+            score = self._score(self.selected_on)
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
         self.last = {"epoch": self.epoch, **score.as_dict()}
@@ -182,24 +221,26 @@ class Session:
         return row | self.optimization.epoch_figures()
 
     def _renorm(self) -> None:
-        """Take BatchNorm's statistics anew, where the recipe asks for it, from training images as they are."""
+        """Recompute BatchNorm's statistics, where the recipe asks for it, from training images as they are."""
         if not self.recipe.renorm:
             return
-        loader = self.dataset.loader(
-            "train", batch_size=self.recipe.batch_size, device=self.group.device, seed=self.recipe.seed, augment=False
-        )
-        reestimate_norms(self.module, loader, self.recipe.renorm)
-        self.group.broadcast(self.module)
+        if "renorm" not in self._loaders:
+            self._loaders["renorm"] = self.dataset.loader(
+                "train", batch_size=self.recipe.batch_size, device=self.group.device, seed=self.recipe.seed
+            )
+        reestimate_norms(self.module, self._loaders["renorm"], self.recipe.renorm)
 
     def _score(self, split: str) -> Score:
-        loader = self.dataset.loader(
-            split,
-            batch_size=EVALUATION_BATCH * self.group.world,
-            device=self.group.device,
-            rank=self.group.rank,
-            world=self.group.world,
-        )
-        return evaluate(self.module, loader, self.group, channels_last=self.recipe.execution.channels_last)
+        if split not in self._loaders:
+            self._loaders[split] = self.dataset.loader(
+                split,
+                batch_size=EVALUATION_BATCH * self.group.world,
+                device=self.group.device,
+                rank=self.group.rank,
+                world=self.group.world,
+            )
+        channels_last = self.recipe.execution.channels_last
+        return evaluate(self.module, self._loaders[split], self.group, channels_last=channels_last)
 
     def _checkpoint(self) -> None:
         """Write `state.pt`, unless the weights are broken."""
@@ -219,6 +260,7 @@ class Session:
             "last": self.last,
             "module": self.module.state_dict(),
             "optimization": self.optimization.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
             "random": random_state(self.group.device),
         }
         save_state(self.folder / "state.pt", state)
@@ -233,6 +275,8 @@ class Session:
                 self.sums.copy_(state["sums"])
             self.module.load_state_dict(state["module"])
             self.optimization.load_state_dict(state["optimization"])
+            if self.average is not None:
+                self.average.load_state_dict(state["average"])
             restore_random_state(state["random"], self.group.device)
         except (KeyError, TypeError, RuntimeError, ValueError) as error:
             raise TrainError(
@@ -241,36 +285,34 @@ class Session:
             ) from error
         self.report.note(f"resuming {self.folder} after epoch {self.epoch}, step {self.step}")
 
-    def _publish(self, log: MetricsLog | None, tested: dict[str, Any] | None = None) -> None:
-        """Write what others read: the weights of the last and of the best epoch, and the facts about them."""
-        if log is None:
-            return
-        save_module(self.folder / "last.safetensors", self.module)
-        if self.best["epoch"] == self.epoch:
-            save_module(self.folder / "best.safetensors", self.module)
-        recipe = self.recipe
-        about = {
-            "network": {"name": recipe.network.name, "arguments": self.arguments},
-            "labels": list(self.dataset.labels),
-            "preprocessing": dict(self.dataset.preprocessing),
-            "data": {"name": recipe.data.name, "root": None if self.root is None else str(self.root)},
-            "training": {
-                "recipe": recipe.name,
-                "seed": recipe.seed,
-                "epochs": recipe.epochs,
-                "epoch": self.epoch,
-                "selected_on": self.selected_on,
-                "best": self.best,
-                "last": self.last,
-                "test": tested,
-                "seconds": round(self.seconds, 3),
-            },
+    def _publish(self, tested: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Write what others read; return the facts about the training."""
+        progress = {
+            "epoch": self.epoch,
+            "selected_on": self.selected_on,
+            "best": self.best,
+            "last": self.last,
+            "test": tested,
+            "seconds": round(self.seconds, 3),
         }
-        write_text(self.folder / "model.json", json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+        if self.group.leads:
+            with self._averaged():
+                publish(
+                    self.folder,
+                    self.module,
+                    self.recipe,
+                    self.dataset,
+                    arguments=self.arguments,
+                    root=self.root,
+                    progress=progress,
+                    is_best=self.best["epoch"] == self.epoch,
+                )
+        return progress
 
     def _conclude(self, log: MetricsLog | None) -> None:
         """Measure the best and the last weights on the test split, once, and write the result down."""
-        tested: dict[str, Any] = {"last": self._score("test").as_dict()}
+        with self._averaged():
+            tested: dict[str, Any] = {"last": self._score("test").as_dict()}
         if self.best["epoch"] == self.epoch:
             tested["best"] = tested["last"]
         else:
@@ -280,25 +322,17 @@ class Session:
             self.group.broadcast(self.module)
             tested["best"] = self._score("test").as_dict()
             self.module.load_state_dict(last)
-        self._publish(log, tested)
+        progress = self._publish(tested)
         if log is not None:
-            plot_runs(
-                self.folder / "curves.png", {self.recipe.name: log.rows}, f"{self.recipe.name}, seed {self.recipe.seed}"
-            )
-            log.close()
+            title = f"{self.recipe.name}, seed {self.recipe.seed}"
+            plot_runs(self.folder / "curves.png", {self.recipe.name: log.rows}, title)
+        for callback in self.callbacks:
+            callback.end(progress)
+        skipped = self.optimization.skipped
+        if skipped:
+            self.report.note(f"warning: {skipped} steps were left out because a gradient was not finite")
         best, end = tested["best"]["accuracy"], tested["last"]["accuracy"]
         self.report.note(
             f"test accuracy {100 * best:.2f} % (best epoch {self.best['epoch']} by {self.selected_on}), "
             f"{100 * end:.2f} % (last epoch); {self.seconds:.0f} s of training; {self.folder}"
         )
-
-
-def describe(row: dict[str, Any], epochs: int) -> str:
-    """One line about an epoch."""
-    text = (
-        f"epoch {row['epoch']}/{epochs}  loss {row['train_loss']:.4f}  train {100 * row['train_accuracy']:.2f} %  "
-        f"{row['split']} {100 * row['accuracy']:.2f} %"
-    )
-    if "flip_ratio" in row:
-        text += f"  flips {row['flip_ratio']:.1e}"
-    return f"{text}  {row['images_per_second']:.0f} images/s"

@@ -6,19 +6,27 @@ so a run that was killed and resumed ends with the same weights, bit for bit on 
 
 from __future__ import annotations
 
+import importlib.util
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from torch import nn
+
+from bitedge.train.data import Dataset
 from bitedge.train.engine.build import needs_folder
+from bitedge.train.engine.callbacks import Callback, TensorBoard
 from bitedge.train.engine.checkpoint import write_text
 from bitedge.train.engine.distributed import join
 from bitedge.train.engine.execution import settings
+from bitedge.train.engine.parts import Given
 from bitedge.train.engine.progress import Progress, Silent, default_progress
 from bitedge.train.engine.run import Run, load_run
 from bitedge.train.engine.session import Session
+from bitedge.train.engine.teacher import Teacher
 from bitedge.train.errors import TrainError
-from bitedge.train.recipes.recipe import Recipe, load_recipe
+from bitedge.train.recipes.recipe import NetworkRecipe, Recipe, load_recipe
 from bitedge.train.recipes.validation import plain
 
 WORDS = ("title", "expected", "cost")
@@ -26,27 +34,44 @@ WORDS = ("title", "expected", "cost")
 
 
 def fit(
-    recipe: str | Path | Recipe,
+    recipe: str | Path | Recipe | Mapping[str, Any],
     *,
     out: Path | str,
+    model: nn.Module | None = None,
+    dataset: Dataset | None = None,
+    teacher: nn.Module | Teacher | None = None,
+    callbacks: Sequence[Callback] | None = None,
     data: Path | str | None = None,
     resume: bool = False,
     overrides: Iterable[str] = (),
     progress: Progress | None = None,
 ) -> Run:
-    """Train by a recipe into the folder `out`.
+    """Train by a recipe into the folder `out`; return the run with the weights of its best epoch.
 
-    `recipe` is a shipped name, a TOML file or a `Recipe`; `overrides` are dotted `key=value` pairs. `data` is the
-    folder of the data set, where it needs one. With `resume` an interrupted run in `out` goes on; without, a folder
-    that holds a run already is refused. Under torchrun every process calls this with the same arguments.
+    `recipe` is a shipped name, a TOML file, a `Recipe` or a table of the same form; `overrides` are dotted `key=value`
+    pairs. With `resume` an interrupted run in `out` goes on; without, a folder that holds a run already is refused.
+    Under torchrun every process calls this with the same arguments.
+
+    Args:
+        recipe: what decides the run; it need not name a network or a data set that is given as an object.
+        out: the run folder.
+        model: any module, which is trained in place from the weights that it has; else the recipe's network.
+        dataset: any `bitedge.train.data.Dataset`; else the recipe's.
+        teacher: any module that answers with logits, or a `Teacher` with its own preprocessing and labels.
+        callbacks: loggers and others, see `bitedge.train.engine.callbacks`; None: TensorBoard where it is installed.
+        data: the folder of the data set, where the recipe's data set needs one.
+        resume: go on with what is in `out`.
+        overrides: changes to the recipe.
+        progress: what a person sees; None: a bar on a terminal, lines elsewhere.
     """
-    resolved = load_recipe(recipe, overrides)
+    resolved = name_objects(load_recipe(recipe, overrides), model, dataset)
     folder = Path(out)
     root = None if data is None else Path(data).resolve()
-    if needs_folder(resolved.data) and root is None:
+    if dataset is None and needs_folder(resolved.data) and root is None:
         raise TrainError(f"recipe {resolved.name!r} reads {resolved.data.name} images from a folder: give --data DIR")
     if resume and is_finished(folder, resolved):
-        return load_run(folder)
+        return load_run(folder, model=model)
+    given = Given(model, dataset, teacher, default_callbacks() if callbacks is None else tuple(callbacks))
     with join(resolved.execution.device) as group, settings(resolved.execution, group.device):
         report = Silent() if not group.leads else progress or default_progress()
         try:
@@ -57,11 +82,28 @@ def fit(
                 raise TrainError(
                     f"process {group.rank} does not see {folder}: put --out on storage that all of them share"
                 )
-            Session(resolved, folder, root, group, report).run()
+            Session(resolved, folder, root, group, report, given).run()
             group.barrier()
         finally:
             report.close()
-        return load_run(folder)
+            for callback in given.callbacks if group.leads else ():
+                callback.close()
+        return load_run(folder, model=model)
+
+
+def name_objects(recipe: Recipe, model: nn.Module | None, dataset: Dataset | None) -> Recipe:
+    """Return the recipe without the names of what is given as an object; a data set leaves its own."""
+    changes: dict[str, Any] = {}
+    if model is not None and ":" not in recipe.network.name:
+        changes["network"] = NetworkRecipe(init=recipe.network.init)
+    if dataset is not None:
+        changes["data"] = recipe.data.model_copy(update={"name": dataset.name})
+    return recipe.model_copy(update=changes) if changes else recipe
+
+
+def default_callbacks() -> tuple[Callback, ...]:
+    """TensorBoard, where it is installed."""
+    return (TensorBoard(),) if importlib.util.find_spec("tensorboard") else ()
 
 
 def is_finished(folder: Path, recipe: Recipe) -> bool:

@@ -29,7 +29,7 @@ BINARY_LAYERS = (
 
 
 class XnorNet(nn.Sequential):
-    """A float 11x11 convolution, seven binary convolutions and a float dense layer, for images of any size.
+    """A float 11x11 convolution, six binary convolutions and a float dense layer, for images of any size.
 
     Maps of a 224x224 image: 56, 27, 13 and 6 pixels. `stem_stride` fits other sizes: 2 suits 64x64 images. The sixth
     layer's kernel is the whole remaining map (6x6 at 224), so that the rest is a dense network.

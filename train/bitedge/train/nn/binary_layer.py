@@ -24,7 +24,9 @@ class BinaryLayer(nn.Module):
 
     weight: nn.Parameter
     real = False
-    """Whether this is a layer of a float twin: see `make_real`."""
+    """Whether this is a layer of a float teacher: see `make_real`."""
+    real_weights = False
+    """Whether the weight is used as it is, and only the input binarized: see `make_real_weights`."""
 
     def __init__(self, shape: tuple[int, ...], *, input_quantizer: str | None, latent: bool) -> None:
         super().__init__()
@@ -47,7 +49,8 @@ class BinaryLayer(nn.Module):
 
     def effective_weight(self) -> Tensor:
         """Return the ±1 weight that takes part in the forward pass, with its gradient path."""
-        return ste_sign(self.weight) if self.latent and not self.real else self.weight
+        plain = not self.latent or self.real or self.real_weights
+        return self.weight if plain else ste_sign(self.weight)
 
     def quantize_input(self, x: Tensor) -> Tensor:
         """Return the input as the product sees it."""
@@ -74,15 +77,31 @@ class BinaryLayer(nn.Module):
         self._keep_mark()
 
 
+def latent_layers(module: nn.Module) -> list[BinaryLayer]:
+    """Return the binary layers of a network, all of which must have latent weights."""
+    layers = [layer for layer in module.modules() if isinstance(layer, BinaryLayer)]
+    if not all(layer.latent for layer in layers):
+        raise TrainError("only latent weights can be used without their sign: build the network with latent=True")
+    return layers
+
+
 def make_real(module: nn.Module) -> nn.Module:
-    """Turn a network with latent weights into its float twin, in place, and return it: a teacher to distill from.
+    """Turn a network with latent weights into a float network, in place, and return it: a teacher to distill from.
 
     Every sign is taken out: weights are used as they are, and inputs pass hardtanh, whose gradient is the one that
     `ste_sign` gives a sign.
     """
-    for layer in module.modules():
-        if isinstance(layer, BinaryLayer):
-            if not layer.latent:
-                raise TrainError("only a network with latent weights has a float twin: build it with latent=True")
-            layer.real = True
+    for layer in latent_layers(module):
+        layer.real = True
+    return module
+
+
+def make_real_weights(module: nn.Module) -> nn.Module:
+    """Take the sign of the weights out of a network with latent weights, in place, and return it.
+
+    Inputs of binary layers stay binary. This is the first of two training stages: Martinez et al.,
+    https://arxiv.org/abs/2003.11535.
+    """
+    for layer in latent_layers(module):
+        layer.real_weights = True
     return module

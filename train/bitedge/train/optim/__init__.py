@@ -11,6 +11,7 @@ from .model_optimizer import ModelOptimizer
 from .registry import RULES
 from .schedule import SCHEDULES, Constant, Cosine, Exponential, Geometric, Polynomial, Schedule, as_schedule
 from .schedules import Schedules
+from .sgd import LatentSgdRule, SgdRule
 from .switch import Switch
 from .telemetry import LayerFlips, Report, Telemetry, flip_measure, noise_flip_ratio
 
@@ -33,6 +34,7 @@ __all__ = [
     "Exponential",
     "Geometric",
     "LatentRule",
+    "LatentSgdRule",
     "LayerFlips",
     "ModelOptimizer",
     "OptimizerWarning",
@@ -40,6 +42,7 @@ __all__ = [
     "Report",
     "Schedule",
     "Schedules",
+    "SgdRule",
     "Switch",
     "Telemetry",
     "as_schedule",

@@ -1,7 +1,8 @@
 """Adam for real parameters, and for latent weights, as rules that a parameter group can name.
 
-Papers: Kingma & Ba, "Adam: A Method for Stochastic Optimization", https://arxiv.org/abs/1412.6980; latent weights:
-Courbariaux et al., "Binarized Neural Networks", https://arxiv.org/abs/1602.02830.
+Papers: Kingma & Ba, "Adam: A Method for Stochastic Optimization", https://arxiv.org/abs/1412.6980; AdamW: Loshchilov &
+Hutter, "Decoupled Weight Decay Regularization", https://arxiv.org/abs/1711.05101; latent weights: Courbariaux et al.,
+ "Binarized Neural Networks", https://arxiv.org/abs/1602.02830.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .rule import Group, ParameterState, Rule
 
 
 class AdamRule(Rule):
-    """torch's own Adam, with coupled weight decay (an L2 term of the loss) and the eps of the paper."""
+    """torch's own Adam, with the eps of the paper; weight decay is coupled (an L2 term), or `decoupled` as in AdamW."""
 
     name = "adam"
     binary = False
@@ -28,6 +29,7 @@ class AdamRule(Rule):
         "betas": (0.9, 0.999),
         "eps": 1e-7,
         "weight_decay": 0.0,
+        "decoupled": False,
         "maximize": False,
         "foreach": None,
         "capturable": False,
@@ -64,6 +66,7 @@ class AdamRule(Rule):
             foreach=group["foreach"],
             capturable=capturable,
             fused=fused,
+            decoupled_weight_decay=group["decoupled"],
         )
 
 

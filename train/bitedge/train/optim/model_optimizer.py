@@ -1,4 +1,4 @@
-"""One optimizer for a whole model: a binary rule for what is binary, Adam for the rest."""
+"""One optimizer for a whole model: a binary rule for what is binary; Adam, AdamW or SGD for the rest."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from .claims import Named, check_claims, check_group, latent_weights, named_para
 from .registry import find_rule
 from .rule import Group
 from .state import keep_dtypes
+
+METHODS = {"adam": ("adam", "latent"), "adamw": ("adam", "latent"), "sgd": ("sgd", "latent_sgd")}
+"""The rules of real parameters and of latent weights, by method."""
 
 ModelParams: TypeAlias = nn.Module | Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
@@ -38,9 +41,11 @@ class ModelOptimizer(Optimizer):
             former), "rule", and fields of that rule.
         rule: the rule of the binary parameters, "bop" or "bop2nd"; "latent" if the model has latent weights and
             no binary ones. None: by what the model has, "bop2nd" or "latent".
-        lr, betas, adam_eps, weight_decay: Adam's; the decay is coupled, and spares norms and biases (below two
-            dimensions). They hold for latent weights too, except the decay.
-        clip: bound of the latent weights.
+        method: what trains real parameters and latent weights: "adam", "adamw" or "sgd".
+        lr, betas, adam_eps, momentum: theirs.
+        weight_decay: of real weights; norms and biases (below two dimensions) are spared. Coupled, an L2 term of the
+            loss, except for "adamw".
+        clip, latent_decay: bound and weight decay of the latent weights.
         latent: further latent weights, beside those of layers with `latent = True` when a module is given.
         model: with explicit groups, the module whose every trainable parameter has to be claimed by one of them.
         maximize, foreach, capturable: as torch's, for all rules.
@@ -53,11 +58,14 @@ class ModelOptimizer(Optimizer):
         params: ModelParams,
         *,
         rule: str | None = None,
+        method: str = "adam",
         lr: float | Tensor = 1e-2,
         betas: tuple[float, float] = (0.9, 0.999),
         adam_eps: float = 1e-7,
+        momentum: float = 0.9,
         weight_decay: float = 0.0,
         clip: float = 1.0,
+        latent_decay: float = 0.0,
         latent: Iterable[Tensor] = (),
         model: nn.Module | None = None,
         maximize: bool = False,
@@ -66,7 +74,11 @@ class ModelOptimizer(Optimizer):
         **fields: Any,
     ) -> None:
         common = {"maximize": maximize, "foreach": foreach, "capturable": capturable}
-        adam = {"lr": lr, "betas": betas, "eps": adam_eps, **common}
+        if method not in METHODS:
+            raise TrainError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
+        adam = {"lr": lr, "betas": betas, "eps": adam_eps, "decoupled": method == "adamw", **common}
+        real = {"lr": lr, "momentum": momentum, **common} if method == "sgd" else adam
+        real_rule, latent_rule = METHODS[method]
         model = params if isinstance(params, nn.Module) else model
         items: Any = params if isinstance(params, nn.Module) else list(params)
         groups: list[Group]
@@ -83,14 +95,15 @@ class ModelOptimizer(Optimizer):
                 latent,
                 {
                     "binary": {"rule": rule, **fields, **common},
-                    "latent": {"rule": "latent", "clip": clip, **adam},
-                    "real": {"rule": "adam", "weight_decay": weight_decay, **adam},
+                    "latent": {"rule": latent_rule, "clip": clip, "weight_decay": latent_decay, **real},
+                    "real": {"rule": real_rule, "weight_decay": weight_decay, **real},
                 },
             )
             if fields and not any(group["rule"] == rule for group in groups):
                 raise TrainError(f"fields {', '.join(fields)} belong to rule {rule!r}, which has no parameter")
         check_claims(groups, named_parameters(model) if model is not None else [])
-        super().__init__(groups, {})
+        # torch's OneCycleLR and CyclicLR look for one of these in the defaults; they drive the real groups
+        super().__init__(groups, {"momentum": momentum} if method == "sgd" else {"betas": betas})
 
     def add_param_group(self, param_group: Group) -> None:
         """Add a group with "params" and "rule"; unknown fields, wrong values and wrong parameters are errors."""

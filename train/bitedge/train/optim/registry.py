@@ -15,10 +15,21 @@ from .cascade import CascadeRule
 from .cema import CemaRule
 from .diode import DiodeRule
 from .rule import Group, Rule
+from .sgd import LatentSgdRule, SgdRule
 
 RULES: Mapping[str, Rule] = {
     rule.name: rule
-    for rule in (BopRule(), Bop2ndRule(), CascadeRule(), CemaRule(), DiodeRule(), AdamRule(), LatentRule())
+    for rule in (
+        BopRule(),
+        Bop2ndRule(),
+        CascadeRule(),
+        CemaRule(),
+        DiodeRule(),
+        AdamRule(),
+        LatentRule(),
+        SgdRule(),
+        LatentSgdRule(),
+    )
 }
 
 

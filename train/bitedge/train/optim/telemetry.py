@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
@@ -150,6 +150,20 @@ class Telemetry:
         """Stop watching."""
         for hook in self._hooks:
             hook.remove()
+
+    def state_dict(self) -> dict[str, Any]:
+        """What the next reports depend on, as plain data: step, last report, how long each advice has held."""
+        latest = None if self.latest is None else asdict(self.latest)
+        return {"steps": self.steps, "latest": latest, "streaks": dict(self._streaks)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a saved state."""
+        self.steps, self._streaks = state["steps"], dict(state["streaks"])
+        self.latest = None
+        if state["latest"] is not None:
+            layers = tuple(LayerFlips(**layer) for layer in state["latest"]["layers"])
+            total, advice = LayerFlips(**state["latest"]["total"]), tuple(state["latest"]["advice"])
+            self.latest = Report(**{**state["latest"], "layers": layers, "total": total, "advice": advice})
 
     def _binary_groups(self) -> Iterator[tuple[Group, BinaryRule]]:
         for group in self.optimizer.param_groups:

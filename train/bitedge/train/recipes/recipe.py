@@ -7,8 +7,9 @@ the wrong type or out of range is refused before anything runs.
 
 from __future__ import annotations
 
+import copy
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,9 +38,12 @@ def list_recipes() -> list[str]:
     return sorted(path.stem for path in RECIPES.glob("*.toml"))
 
 
-def load_recipe(source: str | Path | Recipe, overrides: Iterable[str] = ()) -> Recipe:
-    """Read a shipped recipe by name or a TOML file by path, apply `key=value` overrides, and check it."""
-    table = plain(source) if isinstance(source, Recipe) else read_table(source)
+def load_recipe(source: str | Path | Recipe | Mapping[str, Any], overrides: Iterable[str] = ()) -> Recipe:
+    """Read a shipped recipe by name, a TOML file by path, or a table; apply `key=value` overrides, and check it."""
+    if isinstance(source, Recipe):
+        table = plain(source)
+    else:
+        table = copy.deepcopy(dict(source)) if isinstance(source, Mapping) else read_table(source)
     for override in overrides:
         apply_override(table, override)
     return read_model(Recipe, table, MODELS)

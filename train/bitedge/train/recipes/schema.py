@@ -19,10 +19,10 @@ Side: TypeAlias = Annotated[int, Field(ge=8)]
 class DataRecipe(Record):
     """Which images, how many are held out, how they are augmented and brought to numbers.
 
-    `name` is `digits`, `cifar10` or `folder`; a data set given to `fit` as an object may have any other.
+    `name` is `digits`, `cifar10` or `folder`; a data set given to `fit` as an object leaves its own.
     """
 
-    name: str
+    name: str = ""
     augment: bool = True
     shift: Count | None = None  # pixels of random shift, where images live in memory; the set's own unless given
     normalization: Literal["dyadic", "paper", "imagenet"] = "dyadic"
@@ -36,10 +36,11 @@ class DataRecipe(Record):
 class NetworkRecipe(Record):
     """A registered model (`bitedge.train.list_models`) or `package.module:factory`, and its keyword arguments.
 
-    The number of classes comes from the data. `init` names a run folder whose weights the network starts from.
+    The number of classes comes from the data. `init` names a run folder whose weights the network starts from. Without
+    a name, the network is given to `fit` as an object.
     """
 
-    name: str
+    name: str = ""
     arguments: dict[str, Any] = Field(default_factory=dict)
     init: str | None = None
 
@@ -86,8 +87,8 @@ class Recipe(Record):
     renorm: Count = 0  # batches over which BatchNorm's statistics are estimated anew after each epoch; 0: running ones
     ema: Annotated[float, Field(ge=0, lt=1)] = 0.0  # decay of the average of the real parameters; 0: none
     seed: Count = 0
-    data: DataRecipe
-    network: NetworkRecipe
+    data: DataRecipe = Field(default_factory=DataRecipe)
+    network: NetworkRecipe = Field(default_factory=NetworkRecipe)
     if TYPE_CHECKING:
         optimizer: OptimizerRecipe
     else:
