@@ -14,6 +14,7 @@ from torch import nn
 
 from bitedge.train.engine.checkpoint import load_state
 from bitedge.train.engine.distributed import Group, binary_hash, join, pick_device
+from bitedge.train.engine.evaluate import evaluate
 from bitedge.train.engine.metrics import read_rows
 from bitedge.train.engine.progress import Silent
 from bitedge.train.engine.run import load_run
@@ -82,6 +83,12 @@ def test_two_processes_hold_the_same_weights(tmp_path: Path) -> None:
     rows = read_rows(tmp_path / "run" / "metrics.jsonl")
     assert [row["epoch"] for row in rows] == [1, 2]
     assert run.training["test"]["last"]["images"] == 360
+    # the scores are those of the saved file: every process measured its share with the statistics of the first
+    group = Group(0, 1, torch.device("cpu"))
+    for split, told in (("test", run.training["test"]["last"]), ("validation", run.training["last"])):
+        score = evaluate(run.module, run.dataset().loader(split, batch_size=120), group)
+        assert score.accuracy == told["accuracy"]
+        assert score.loss == pytest.approx(told["loss"], rel=1e-6)
 
 
 @pytest.mark.slow

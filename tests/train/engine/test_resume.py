@@ -75,7 +75,7 @@ def test_interrupted_at_any_step(steps: int, undisturbed: Path, tmp_path: Path) 
 
 @pytest.mark.parametrize("steps", [2, 7])
 def test_telemetry_goes_on_where_it_was(steps: int, tmp_path: Path) -> None:
-    """Only the first step of each epoch is observed, before the interruption: its figures are in the row all the same."""
+    """Only the first step of each epoch is observed, before the interruption: the row has its figures all the same."""
     changes = ("execution.telemetry_steps=5", "execution.checkpoint_steps=1", "ema=0.9")
     train(tmp_path / "whole", *changes)
     with pytest.raises(KeyboardInterrupt):

@@ -12,10 +12,10 @@ from pydantic import ValidationError
 from bitedge.train.engine.build import build_network, network_arguments
 from bitedge.train.engine.optimization import build_optimizer, build_schedules
 from bitedge.train.errors import TrainError
-from bitedge.train.optim import RULES
+from bitedge.train.optim import RULES, Schedule
 from bitedge.train.recipes.optimizer import OPTIMIZERS
 from bitedge.train.recipes.recipe import RECIPES, Recipe, list_recipes, load_recipe
-from bitedge.train.recipes.schedule import ends
+from bitedge.train.recipes.schedule import build_schedule, ends
 from bitedge.train.recipes.validation import plain
 
 CLASSES = {"digits": 10, "cifar10": 10, "folder": 20}
@@ -53,6 +53,18 @@ def test_the_papers_experiments_are_there() -> None:
     names = set(list_recipes())
     assert {f"cifar10-{mode}-{norm}" for mode in ("biased", "unbiased") for norm in ("bn", "ln")} <= names
     assert {"cifar10-paper", "cifar10-code", "bop-sec52", "imagenet-xnornet", "imagenet-birealnet18"} <= names
+    scheduled = {f"cifar10-schedule-{name}-{way}" for name in ("gamma", "sigma", "tau") for way in ("down", "up")}
+    assert scheduled | {f"{name}-biased" for name in scheduled} <= names
+    imagenet = {f"imagenet-{net}{run}" for net in ("xnornet", "birealnet18") for run in ("", "-bop", "-latent", "-300")}
+    assert imagenet | {"imagenet-birealnet18-330"} <= names
+
+
+def test_schedule_ends_early_and_holds() -> None:
+    recipe = load_recipe("imagenet-birealnet18-330")
+    schedule = build_schedule(recipe.optimizer.scheduled()["gamma"], 1000)
+    assert isinstance(schedule, Schedule)
+    values = [schedule.value(step, 330_000) for step in (0, 150_000, 300_000, 329_999)]
+    assert values == pytest.approx([1e-7, 5.5e-8, 1e-8, 1e-8])
 
 
 def test_exponential_schedule_counts_epochs() -> None:

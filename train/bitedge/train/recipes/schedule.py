@@ -14,54 +14,61 @@ NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
 Positive: TypeAlias = Annotated[float, Field(gt=0)]
 
 
-class LinearRecipe(Record):
-    """A straight line from `start` to `end` over the run."""
+class RangedRecipe(Record):
+    """From `start` to `end` in so many `epochs`, by default the whole run; then `end` holds."""
+
+    kind: str
+    start: NotNegative
+    end: NotNegative
+    epochs: Positive | None = None
+
+    def steps(self, steps_per_epoch: int) -> int | None:
+        """Return the length in steps; None for the whole run."""
+        return None if self.epochs is None else max(1, round(self.epochs * steps_per_epoch))
+
+
+class LinearRecipe(RangedRecipe):
+    """A straight line from `start` to `end`."""
 
     kind: Literal["linear"]
-    start: NotNegative
-    end: NotNegative
 
-    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+    def build(self, steps_per_epoch: int) -> Schedule:
         """Return the schedule in steps."""
-        return Polynomial(self.start, self.end)
+        return Polynomial(self.start, self.end, self.steps(steps_per_epoch))
 
 
-class PolynomialRecipe(Record):
-    """Keras' PolynomialDecay from `start` to `end` over the run."""
+class PolynomialRecipe(RangedRecipe):
+    """Keras' PolynomialDecay from `start` to `end`."""
 
     kind: Literal["polynomial"]
-    start: NotNegative
-    end: NotNegative
     power: Positive = 1.0
 
-    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+    def build(self, steps_per_epoch: int) -> Schedule:
         """Return the schedule in steps."""
-        return Polynomial(self.start, self.end, power=self.power)
+        return Polynomial(self.start, self.end, self.steps(steps_per_epoch), power=self.power)
 
 
-class GeometricRecipe(Record):
-    """Equal factors in equal times, from `start` to `end` over the run; neither can be 0."""
+class GeometricRecipe(RangedRecipe):
+    """Equal factors in equal times, from `start` to `end`; neither can be 0."""
 
     kind: Literal["geometric"]
     start: Positive
     end: Positive
 
-    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+    def build(self, steps_per_epoch: int) -> Schedule:
         """Return the schedule in steps."""
-        return Geometric(self.start, self.end)
+        return Geometric(self.start, self.end, self.steps(steps_per_epoch))
 
 
-class CosineRecipe(Record):
-    """Half a cosine from `start` to `end` over the run; with `log`, on a logarithmic axis."""
+class CosineRecipe(RangedRecipe):
+    """Half a cosine from `start` to `end`; with `log`, on a logarithmic axis."""
 
     kind: Literal["cosine"]
-    start: NotNegative
-    end: NotNegative
     log: bool = False
 
-    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+    def build(self, steps_per_epoch: int) -> Schedule:
         """Return the schedule in steps."""
-        return Cosine(self.start, self.end, log=self.log)
+        return Cosine(self.start, self.end, self.steps(steps_per_epoch), log=self.log)
 
 
 class ExponentialRecipe(Record):
