@@ -40,6 +40,6 @@ ENV PATH=/opt/bitedge/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 10001:10001
 EXPOSE 8080
 STOPSIGNAL SIGTERM
-HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python3", "-m", "bitedge.serve.probe", "8080"]
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python3", "-c", "import urllib.request as u; u.urlopen('http://127.0.0.1:8080/healthz', timeout=2)"]
 ENTRYPOINT ["bitedge", "serve"]
 CMD ["/models", "--host", "0.0.0.0", "--port", "8080"]

@@ -104,10 +104,23 @@ Shape RandomNetwork::after(int32_t from, const Conv& c) const {
   return {size(in.height), size(in.width), c.outputs};
 }
 
+EpilogueStep& RandomNetwork::add_step(Node* node, StepKind kind) {
+  node->epilogue.steps.emplace_back();
+  node->epilogue.steps.back().kind = kind;
+  return node->epilogue.steps.back();
+}
+
+void RandomNetwork::add_residual(Node* node, int32_t residual) {
+  if (residual < 0) return;
+  add_step(node, StepKind::kAdd).input = node->inputs.size();
+  node->inputs.push_back(residual);
+}
+
 // What comes out of the sums has a spread of about one.
 void RandomNetwork::set_scale(Node* node, int32_t outputs, double spread) {
-  node->epilogue.scale = floats(index(outputs), 0.2 / spread, 1 / spread);
-  node->epilogue.bias = floats(index(outputs), 0.1);
+  EpilogueStep& step = add_step(node, StepKind::kFma);
+  step.scale = floats(index(outputs), 0.2 / spread, 1 / spread);
+  step.bias = floats(index(outputs), 0.1);
 }
 
 int32_t RandomNetwork::normalize(int32_t from) {
@@ -124,8 +137,8 @@ int32_t RandomNetwork::conv(int32_t from, const Conv& c, bool relu, int32_t resi
   window(&node, c);
   node.weight_f32 = floats(index(c.outputs) * depth, 1 / std::sqrt(double(depth)), 0, disturbance_);
   set_scale(&node, c.outputs, 1);
-  if (relu) node.epilogue.activation = Activation::kRelu;
-  if (residual >= 0) node.inputs.push_back(residual);
+  add_residual(&node, residual);
+  if (relu) add_step(&node, StepKind::kRelu);
   node.epilogue.emit_float = true;
   node.epilogue.emit_bits = with_bits;
   const int32_t value = emit(&node, Kind::kFloat, out);
@@ -172,8 +185,8 @@ int32_t RandomNetwork::binary_float(int32_t from, const Conv& c, int32_t residua
   window(&node, c);
   node.bits = bits(index(c.outputs) * index(c.kernel) * index(c.kernel), index(channels));
   set_scale(&node, c.outputs, std::sqrt(double(c.kernel) * c.kernel * channels));
-  if (relu) node.epilogue.activation = Activation::kRelu;
-  if (residual >= 0) node.inputs.push_back(residual);
+  add_residual(&node, residual);
+  if (relu) add_step(&node, StepKind::kRelu);
   node.epilogue.emit_float = true;
   node.epilogue.emit_bits = with_bits;
   const int32_t value = emit(&node, Kind::kFloat, out);
@@ -200,7 +213,7 @@ int32_t RandomNetwork::sign(int32_t from, bool scale) {
   const Shape shape = graph_.values[index(from)].shape;
   Node& node = add(Op::kElementwise, from);
   if (scale) set_scale(&node, shape.channels, 1);
-  if (scale) node.epilogue.bias = floats(index(shape.channels), 0.1, -0.8);  // after a ReLU
+  if (scale) node.epilogue.steps[0].bias = floats(index(shape.channels), 0.1, -0.8);  // after a ReLU
   node.epilogue.emit_bits = true;
   return emit(&node, Kind::kBits, shape);
 }

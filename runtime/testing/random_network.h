@@ -56,6 +56,8 @@ class RandomNetwork {
   int32_t emit(Node* node, Kind kind, const Shape& shape);
   void window(Node* node, const Conv& c);
   Shape after(int32_t from, const Conv& c) const;
+  EpilogueStep& add_step(Node* node, StepKind kind);
+  void add_residual(Node* node, int32_t residual);  // -1: none
   void set_scale(Node* node, int32_t outputs, double spread);
   View<float> floats(size_t n, double spread, double middle = 0, double disturbance = 0);
   View<uint64_t> bits(size_t rows, size_t channels);

@@ -16,6 +16,13 @@
 
 namespace bitedge::testing {
 
+// A step of an epilogue, and what an operand of it is.
+struct StepCase {
+  enum Operand { kFloats, kBits, kVector };
+  StepKind kind;
+  Operand operand = kFloats;
+};
+
 // Everything about a node that a test varies. Shapes follow; the seed makes the data.
 struct NodeCase {
   Op op = Op::kBinaryConv2d;
@@ -26,7 +33,10 @@ struct NodeCase {
   bool threshold = false, scale = true, emit_float = true, emit_bits = false, f16 = false, count_include_pad = false;
   bool min_channels = false;
   bool sparse = false;  // of a float input, most elements are zero, some of them -0
-  Activation activation = Activation::kNone;
+  enum Activation { kNone, kRelu, kPrelu } activation = kNone;
+  std::vector<StepCase> steps;     // after scale, residual and activation
+  std::vector<int32_t> others;     // channels of the further inputs of concat
+  int32_t size_h = 0, size_w = 0;  // of adaptive_avg_pool2d
   bool shared_slope = false;
   Kind input_kind = Kind::kBits;
   int residual = 0;  // 0 none, 1 float, 2 bits
@@ -34,9 +44,11 @@ struct NodeCase {
   uint32_t seed = 1;
 
   int32_t out_height() const {
+    if (size_h) return size_h;
     return size(in.height, window.pad_top + window.pad_bottom, window.dilation_h, window.kernel_h, window.stride_h);
   }
   int32_t out_width() const {
+    if (size_w) return size_w;
     return size(in.width, window.pad_left + window.pad_right, window.dilation_w, window.kernel_w, window.stride_w);
   }
 
@@ -48,7 +60,8 @@ struct NodeCase {
       << window.pad_right << " dilation " << window.dilation_h << "," << window.dilation_w << " groups "
       << window.groups << " pad_value " << pad_value << " threshold " << threshold << " scale " << scale << " emit "
       << emit_float << emit_bits << " f16 " << f16 << " activation " << int(activation) << " input " << int(input_kind)
-      << " residual " << residual << " images " << images << " seed " << seed;
+      << " residual " << residual << " images " << images << " seed " << seed << " steps";
+    for (const StepCase& step : steps) s << " " << int(step.kind) << "," << int(step.operand);
     return s.str();
   }
 
@@ -58,47 +71,42 @@ struct NodeCase {
   }
 };
 
-// Owns the data of the graph: value 0 is the node's input, value 1 its residual if it has one.
+// Owns the data of the graph: its first values are the node's inputs.
 class RandomNode {
  public:
   explicit RandomNode(const NodeCase& c) : case_(c), random_(c.seed) {
-    Value in{"in", c.input_kind, c.in};
-    const Shape out{c.out_height(), c.out_width(),
-                    c.op == Op::kMaxPool2d || c.op == Op::kAvgPool2d ? c.in.channels : c.outputs};
-    graph_.values.push_back(in);
+    const bool pool = c.op == Op::kMaxPool2d || c.op == Op::kAvgPool2d || c.op == Op::kAdaptiveAvgPool2d;
+    const Shape out{c.out_height(), c.out_width(), pool ? c.in.channels : c.outputs};
     Node node;
     node.op = c.op;
     node.window = c.window;
     node.pad_value = c.pad_value;
     node.count_include_pad = c.count_include_pad;
+    if (c.op == Op::kAvgPool2d) node.overhang_bottom = c.window.pad_bottom / 2;
+    if (c.op == Op::kAvgPool2d) node.overhang_right = c.window.pad_right / 2;
     node.eps = 1e-3f;
-    node.inputs = {0};
-    if (c.residual) {
-      graph_.values.push_back({"residual", c.residual == 1 ? Kind::kFloat : Kind::kBits, out});
-      node.inputs.push_back(1);
-    }
+    add_input(&node, c.input_kind, c.in);
+    for (const int32_t channels : c.others) add_input(&node, c.input_kind, {c.in.height, c.in.width, channels});
     add_weights(&node, out);
     add_epilogue(&node, out);
     add_outputs(&node, out);
     graph_.nodes.push_back(node);
     graph_.output = node.outputs[0];
-    input_ = random_value(graph_.values[0], c.images);
-    if (c.residual) residual_ = random_value(graph_.values[1], c.images);
+    for (const int32_t i : node.inputs) data_.push_back(random_value(graph_.values[size_t(i)], c.images));
+    for (const std::vector<unsigned char>& data : data_) inputs_.push_back(data.data());
   }
 
   const NodeCase& node_case() const { return case_; }
   const Graph& graph() const { return graph_; }
-
-  const void* input() const { return input_.data(); }
-  const void* residual() const { return case_.residual ? residual_.data() : nullptr; }
-
-  static size_t bytes(const Value& v) {
-    if (v.kind == Kind::kUint8) return v.shape.elements();
-    return v.kind == Kind::kFloat ? v.shape.elements() * sizeof(float)
-                                  : v.shape.pixels() * v.shape.words() * sizeof(uint64_t);
-  }
+  const void* const* inputs() const { return inputs_.data(); }
 
  private:
+  size_t add_input(Node* node, Kind kind, const Shape& shape) {
+    node->inputs.push_back(int32_t(graph_.values.size()));
+    graph_.values.push_back({"in" + std::to_string(graph_.values.size()), kind, shape});
+    return node->inputs.size() - 1;
+  }
+
   // Words of `channels` random bits, tail bits 0.
   void random_bits(uint64_t* to, size_t rows, size_t channels) {
     const size_t words = (channels + 63) / 64;
@@ -111,7 +119,7 @@ class RandomNode {
   float random_float() { return float(int32_t(random_())) * 0x1p-30f; }
 
   std::vector<unsigned char> random_value(const Value& v, size_t images) {
-    std::vector<unsigned char> data(bytes(v) * images);
+    std::vector<unsigned char> data(v.bytes() * images);
     if (v.kind == Kind::kBits) {
       random_bits(reinterpret_cast<uint64_t*>(data.data()), v.shape.pixels() * images, size_t(v.shape.channels));
     } else if (v.kind == Kind::kUint8) {
@@ -147,12 +155,17 @@ class RandomNode {
       node->weight_f16 = {halves_.data(), halves_.size()};
     } else if (c.op == Op::kConv2d) {
       node->weight_f32 = floats(rows * depth);
-    } else if (c.op == Op::kLayerNorm) {
+    } else if (c.op == Op::kLayerNorm || c.op == Op::kGroupNorm) {
       node->weight_f32 = floats(size_t(out.channels));
       node->offset = floats(size_t(out.channels));
     } else if (c.op == Op::kNormalize) {
       node->scale = floats(size_t(out.channels));
       node->offset = floats(size_t(out.channels));
+    } else if (c.op == Op::kGatherChannels) {
+      index_.resize(size_t(c.outputs));
+      const int32_t least = c.input_kind == Kind::kFloat ? -1 : 0;
+      for (int32_t& i : index_) i = least + int32_t(random_() % uint32_t(c.in.channels - least));
+      node->index = {index_.data(), index_.size()};
     } else if (c.op == Op::kMaxPool2d && c.min_channels) {
       words_.emplace_back(out.words());
       random_bits(words_.back().data(), 1, size_t(out.channels));
@@ -183,12 +196,26 @@ class RandomNode {
       e.emit_bits = true;
       return;
     }
-    if (c.scale) {
-      e.scale = floats(n);
-      e.bias = floats(n);
+    const auto add = [&](StepKind kind, StepCase::Operand operand = StepCase::kFloats) {
+      EpilogueStep step;
+      step.kind = kind;
+      if (kind == StepKind::kFma) step.scale = floats(n);
+      if (kind == StepKind::kFma) step.bias = floats(n);
+      if (kind == StepKind::kPrelu) step.slope = floats(c.shared_slope ? 1 : n);
+      if (kind == StepKind::kClamp) step.min = -0.5f;
+      if (kind == StepKind::kClamp) step.max = 0.75f;
+      if (kind == StepKind::kAdd || kind == StepKind::kMultiply) {
+        const Shape shape = operand == StepCase::kVector ? Shape{1, 1, out.channels} : out;
+        step.input = add_input(node, operand == StepCase::kBits ? Kind::kBits : Kind::kFloat, shape);
+      }
+      e.steps.push_back(step);
+    };
+    if (c.scale) add(StepKind::kFma);
+    if (c.residual) add(StepKind::kAdd, c.residual == 1 ? StepCase::kFloats : StepCase::kBits);
+    if (c.activation != NodeCase::kNone) {
+      add(c.activation == NodeCase::kRelu ? StepKind::kRelu : StepKind::kPrelu);
     }
-    e.activation = c.activation;
-    if (c.activation == Activation::kPrelu) e.slope = floats(c.shared_slope ? 1 : n);
+    for (const StepCase& step : c.steps) add(step.kind, step.operand);
     e.emit_float = c.emit_float;
     e.emit_bits = c.emit_bits;
   }
@@ -199,7 +226,8 @@ class RandomNode {
       node->outputs.push_back(int32_t(graph_.values.size()));
       graph_.values.push_back({name, kind, out});
     };
-    if (!has_epilogue()) return add("out", case_.op == Op::kMaxPool2d ? case_.input_kind : Kind::kFloat);
+    const bool keeps_kind = case_.op == Op::kMaxPool2d || case_.op == Op::kConcat || case_.op == Op::kGatherChannels;
+    if (!has_epilogue()) return add("out", keeps_kind ? case_.input_kind : Kind::kFloat);
     if (e.emit_float) add("floats", Kind::kFloat);
     if (e.emit_bits) add("bits", Kind::kBits);
   }
@@ -210,8 +238,9 @@ class RandomNode {
   std::deque<std::vector<float>> floats_;
   std::deque<std::vector<uint64_t>> words_;
   std::vector<uint16_t> halves_;
-  std::vector<int32_t> thresholds_;
-  std::vector<unsigned char> input_, residual_;
+  std::vector<int32_t> thresholds_, index_;
+  std::vector<std::vector<unsigned char>> data_;
+  std::vector<const void*> inputs_;
 };
 
 // One set of kernels on a node. Memory is of exactly the planned size, so that a sanitizer sees what lies outside.
@@ -221,14 +250,13 @@ class Runner {
       : node_(node), program_(Program::make(node.graph(), kernels)), pool_(threads) {
     const size_t images = node.node_case().images;
     for (const int32_t v : node.graph().nodes[0].outputs) {
-      outputs_.emplace_back(RandomNode::bytes(node.graph().values[size_t(v)]) * images, 0xa5);
+      outputs_.emplace_back(node.graph().values[size_t(v)].bytes() * images, 0xa5);
     }
+    for (std::vector<unsigned char>& output : outputs_) output_data_.push_back(output.data());
     scratch_.assign(layer().scratch_bytes(images, threads) + 64, 0x5a);
     call_.images = images;
-    call_.input = node.input();
-    call_.residual = node.residual();
-    call_.first = outputs_[0].data();
-    call_.second = outputs_.size() > 1 ? outputs_[1].data() : nullptr;
+    call_.inputs = node.inputs();
+    call_.outputs = output_data_.data();
     call_.scratch = scratch_.data() + (64 - reinterpret_cast<uintptr_t>(scratch_.data()) % 64) % 64;
   }
 
@@ -243,6 +271,7 @@ class Runner {
   std::unique_ptr<const Program> program_;
   Pool pool_;
   std::vector<std::vector<unsigned char>> outputs_;
+  std::vector<void*> output_data_;
   std::vector<unsigned char> scratch_;
   Call call_;
 };

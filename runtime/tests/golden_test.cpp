@@ -48,6 +48,15 @@ TEST(notices_a_wrong_answer) {
   }
 }
 
+// Files of version 1 and 2, written by hand, with the answers of a reference in numpy.
+TEST(every_set_answers_for_files_written_by_hand) {
+  for (const char* name : {"small.gguf", "image.gguf", "float.gguf", "steps.gguf"}) {
+    for (const bitedge::KernelSet* set : bitedge::available_kernels()) {
+      Model::load_file(data_path(name), set->name)->check();
+    }
+  }
+}
+
 // Networks that the exporter wrote, with torch's answers as golden vectors: the trained network of the digits recipe,
 // and a narrow BiRealNet18 with random weights. Every set of this machine answers them, on one thread and on two; sets
 // with vectors agree to the bit, and with the reference too where no first layer in floats is theirs to reorder.

@@ -86,9 +86,16 @@ void random_epilogue(Dice* d, NodeCase* c, bool may_threshold) {
   c->scale = d->upto(3) != 0;
   c->emit_bits = d->coin();
   c->emit_float = !c->emit_bits || d->coin();
-  c->activation = Activation(d->upto(2));
+  c->activation = NodeCase::Activation(d->upto(2));
   c->shared_slope = d->coin();
   c->residual = c->threshold ? 0 : d->upto(2);
+  if (c->threshold || d->coin()) return;
+  for (int32_t left = d->between(1, 4); left > 0; left--) {
+    StepCase step{StepKind(d->upto(int32_t(StepKind::kGeluTanh)))};
+    if (step.kind == StepKind::kAdd && d->coin()) step.operand = StepCase::kBits;
+    if (step.kind == StepKind::kMultiply && d->coin()) step.operand = StepCase::kVector;
+    c->steps.push_back(step);
+  }
 }
 
 }  // namespace
@@ -277,6 +284,86 @@ TEST(random_rows) {
       c.min_channels = c.input_kind == Kind::kBits && d.coin();
     }
     if (c.op == Op::kElementwise) random_epilogue(&d, &c, false);
+    compare(c);
+  }
+}
+
+// One step of each kind behind every operator that has an epilogue, in whole blocks of channels and not.
+TEST(every_step_of_an_epilogue) {
+  for (int32_t kind = 0; kind <= int32_t(StepKind::kGeluTanh); kind++) {
+    for (const int32_t channels : {13, 32, 70}) {
+      NodeCase c = binary(5, 64, channels, 3, 1);
+      c.emit_bits = kind % 2;
+      c.seed = uint32_t(kind);
+      c.steps = {{StepKind(kind), StepKind(kind) == StepKind::kMultiply ? StepCase::kVector : StepCase::kFloats}};
+      compare(c);
+      c.op = Op::kConv2d;
+      c.input_kind = Kind::kFloat;
+      compare(c);
+      c.op = Op::kImageConv2d;
+      c.input_kind = Kind::kUint8;
+      c.in.channels = 3;
+      compare(c);
+      c.op = Op::kElementwise;
+      c.input_kind = kind % 2 ? Kind::kBits : Kind::kFloat;
+      c.window = Window();
+      c.in.channels = channels;
+      c.images = 2;
+      compare(c);
+    }
+  }
+}
+
+// RPReLU behind a residual, as ReActNet has it: shift, prelu, shift.
+TEST(shifted_activations) {
+  for (const int32_t channels : {16, 64, 80, 100}) {
+    for (const bool bits : {false, true}) {
+      NodeCase c = binary(7, 128, channels, 3, 1);
+      c.emit_bits = bits;
+      c.steps = {{StepKind::kFma}, {StepKind::kPrelu}, {StepKind::kFma}};
+      compare(c);
+      c.residual = 0;
+      compare(c);
+      c.scale = false;
+      compare(c);
+    }
+  }
+}
+
+TEST(random_maps_of_version_2) {
+  Dice d(20240605);
+  for (uint32_t i = 0; i < 120; i++) {
+    NodeCase c;
+    c.seed = i;
+    constexpr Op kOps[] = {Op::kConcat, Op::kGatherChannels, Op::kGroupNorm, Op::kAdaptiveAvgPool2d, Op::kAvgPool2d};
+    c.op = kOps[i % 5];
+    c.in = {d.between(1, 9), d.between(1, 9), d.between(1, d.coin() ? 20 : 200)};
+    c.outputs = c.in.channels;
+    c.images = size_t(d.between(1, 3));
+    c.input_kind = i % 5 < 2 && d.coin() ? Kind::kBits : Kind::kFloat;
+    if (c.op == Op::kConcat) {
+      for (int32_t more = d.between(1, 4); more > 0; more--) {
+        c.others.push_back(d.coin() ? 64 * d.between(1, 3) : d.between(1, 100));
+        c.outputs += c.others.back();
+      }
+    }
+    if (c.op == Op::kGatherChannels) c.outputs = d.between(1, 200);
+    if (c.op == Op::kGroupNorm) {
+      c.window.groups = d.between(1, 8);
+      c.in.channels = c.outputs = c.window.groups * d.between(1, 40);
+    }
+    if (c.op == Op::kAdaptiveAvgPool2d) {
+      c.size_h = d.between(1, 8);
+      c.size_w = d.between(1, 8);
+    }
+    if (c.op == Op::kAvgPool2d) {  // as ceil_mode makes it: the last window reaches over the edge
+      c.window.kernel_h = c.window.kernel_w = 3;
+      c.window.stride_h = c.window.stride_w = 2;
+      c.in.height = c.in.width = 2 * d.between(2, 5);
+      c.window.pad_top = c.window.pad_left = 1;
+      c.window.pad_bottom = c.window.pad_right = d.between(1, 2);
+      c.count_include_pad = d.coin();
+    }
     compare(c);
   }
 }

@@ -185,8 +185,9 @@ TEST(the_stem_is_close_to_the_real_sums) {
                 }
               }
             }
-            double expected = sum * double(conv.epilogue.scale[size_t(o)]) + double(conv.epilogue.bias[size_t(o)]);
-            if (conv.epilogue.activation == Activation::kRelu) expected = std::max(expected, 0.0);
+            const std::vector<EpilogueStep>& steps = conv.epilogue.steps;
+            double expected = sum * double(steps[0].scale[size_t(o)]) + double(steps[0].bias[size_t(o)]);
+            if (steps.size() > 1) expected = std::max(expected, 0.0);  // a ReLU
             const double difference = double(got[(y * out.width + x) * out.channels + o]) - expected;
             error += difference * difference;
             power += expected * expected;

@@ -6,6 +6,7 @@
 #include "file/blob.h"
 #include "files.h"
 #include "graph/infer.h"
+#include "graph/operators.h"
 
 using bitedge::Blob;
 using bitedge::Error;
@@ -53,7 +54,9 @@ TEST(tensors_are_aligned) {
   const Packed packed = bitedge::read_packed(blob.data(), blob.size());
   for (const bitedge::Node& node : packed.graph.nodes) {
     CHECK_EQ(reinterpret_cast<uintptr_t>(node.bits.data) % 32, 0u);
-    CHECK_EQ(reinterpret_cast<uintptr_t>(node.epilogue.scale.data) % 32, 0u);
+    for (const bitedge::EpilogueStep& step : node.epilogue.steps) {
+      CHECK_EQ(reinterpret_cast<uintptr_t>(step.scale.data) % 32, 0u);
+    }
   }
 }
 

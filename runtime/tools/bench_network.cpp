@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "graph/infer.h"
+#include "graph/operators.h"
 #include "host.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
@@ -102,9 +103,11 @@ void check(const NetworkBench& options, const std::vector<Subject>& subjects, co
 uint64_t weight_bytes(const Graph& graph) {
   uint64_t bytes = 0;
   for (const Node& node : graph.nodes) {
-    const Epilogue& e = node.epilogue;
     bytes += 8 * node.bits.size + 2 * node.weight_f16.size + 4 * (node.weight_f32.size + node.scale.size);
-    bytes += 4 * (node.offset.size + e.threshold.size + e.scale.size + e.bias.size + e.slope.size);
+    bytes += 4 * (node.offset.size + node.index.size + node.epilogue.threshold.size);
+    for (const EpilogueStep& step : node.epilogue.steps) {
+      bytes += 4 * (step.scale.size + step.bias.size + step.slope.size);
+    }
   }
   return bytes;
 }

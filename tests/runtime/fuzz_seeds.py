@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from tests.runtime.hostile_containers import CONTAINERS
 from tests.runtime.hostile_graphs import GRAPHS
+from tests.runtime.hostile_steps import VERSION_2
 from tests.runtime.packed_file import small_model
 from tests.runtime.random_models import random_model
 
@@ -21,7 +22,8 @@ def main(folder: Path) -> None:
     seeds = {"small": small_model(golden=np.zeros((2, 5))).build()}
     seeds |= {f"exact_{seed}": random_model(seed, nodes=2).build() for seed in range(24)}
     seeds |= {f"single_{seed}": random_model(1000 + seed, nodes=1, exact=False).build() for seed in range(24)}
-    seeds |= {hostile.name: hostile.make() for hostile in CONTAINERS + GRAPHS}
+    seeds |= {f"steps_{seed}": random_model(seed, nodes=2, version=2).build() for seed in range(24)}
+    seeds |= {hostile.name: hostile.make() for hostile in CONTAINERS + GRAPHS + VERSION_2}
     for name, data in seeds.items():
         if len(data) <= LARGEST:
             (folder / name).write_bytes(data)

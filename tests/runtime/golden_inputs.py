@@ -52,6 +52,7 @@ def committed_models() -> dict[str, bytes]:
         "small.gguf": with_golden(small_model()).build(),
         "image.gguf": with_golden(random_model(6, nodes=8)).build(),
         "float.gguf": with_golden(random_model(12, nodes=8)).build(),
+        "steps.gguf": with_golden(random_model(201, nodes=8, version=2)).build(),
     }
 
 

@@ -142,7 +142,7 @@ CONTAINERS = [
     Hostile("cut_tensor", cut_tensor, "truncated: tensor 'node.3.weight' needs bytes up to"),
     Hostile("other_architecture", key("general.architecture", "string", "llama"), "of the architecture 'llama'"),
     Hostile("no_architecture", without("general.architecture"), "the key 'general.architecture' is missing"),
-    Hostile("newer", key("bitedge.format_version", "u32", 2), "format version 2 is newer than 1", Status.VERSION),
+    Hostile("newer", key("bitedge.format_version", "u32", 3), "format version 3 is newer than 2", Status.VERSION),
     Hostile("version_0", key("bitedge.format_version", "u32", 0), "format version 0 does not exist"),
     Hostile("version_type", key("bitedge.format_version", "i32", 1), "'bitedge.format_version' is i32, expected u32"),
     Hostile("version_array", key("bitedge.format_version", "u32[]", [1]), "is u32[], expected u32"),

@@ -42,7 +42,11 @@ ATTRIBUTE_TYPES = {
     "epilogue": "string",
     "activation": "string",
     "emit": "string",
+    "steps": "string[]",
+    "size": "u32[]",
+    "overhang": "u32[]",
 }
+STEP_TYPES = {"min": "f32", "max": "f32"}
 ALIGNMENT = 32
 UNSIGNED = b"0" * 64
 
@@ -93,12 +97,12 @@ class PackedFile:
     nodes: int = 0
 
     @classmethod
-    def start(cls, shape: Sequence[int], *, kind: str = "uint8", name: str = "by hand") -> PackedFile:
+    def start(cls, shape: Sequence[int], *, kind: str = "uint8", name: str = "by hand", version: int = 1) -> PackedFile:
         """A file with everything but nodes."""
         keys = {
             "general.architecture": ("string", "bitedge"),
             "general.name": ("string", name),
-            "bitedge.format_version": ("u32", 1),
+            "bitedge.format_version": ("u32", version),
             "bitedge.sha256": ("string", UNSIGNED),
             "bitedge.input.kind": ("string", kind),
             "bitedge.input.name": ("string", "image"),
@@ -112,7 +116,8 @@ class PackedFile:
         """Append a node; the types of its attributes are those of the format."""
         prefix = f"bitedge.node.{self.nodes}."
         for key, value in {"op": op, "inputs": inputs, "outputs": outputs, **attributes}.items():
-            self.keys[prefix + key] = (ATTRIBUTE_TYPES[key], value)
+            types = STEP_TYPES if key.startswith("step.") else ATTRIBUTE_TYPES
+            self.keys[prefix + key] = (types[key.rpartition(".")[2]], value)
         for name, tensor in tensors.items():
             self.tensors[f"node.{self.nodes}.{name}"] = tensor
         self.nodes += 1
@@ -148,6 +153,12 @@ def window(
 ) -> dict[str, Any]:
     """The attributes of a convolution's window."""
     return {"kernel": kernel, "stride": stride, "pads": pads, "dilation": dilation, "groups": groups}
+
+
+def steps(*names: str, emit: str = "float", parameters: Mapping[str, float] | None = None) -> dict[str, Any]:
+    """The attributes of an epilogue of steps; a parameter is named `2.min` for `step.2.min`."""
+    attributes = {f"step.{key}": value for key, value in (parameters or {}).items()}
+    return {"epilogue": "steps", "steps": names, "emit": emit, **attributes}
 
 
 AFFINE: dict[str, Any] = {"epilogue": "affine", "activation": "none", "emit": "float"}

@@ -17,19 +17,37 @@ OPS = {
     "float32": ("conv2d", "elementwise", "max_pool2d", "avg_pool2d", "layer_norm", "softmax"),
     "bits": ("binary_conv2d", "binary_conv2d", "elementwise", "max_pool2d"),
 }
-EXACT = ("normalize", "image_conv2d", "conv2d", "elementwise", "max_pool2d", "binary_conv2d")
+NEW_OPS = {
+    "uint8": (),
+    "float32": ("concat", "gather_channels", "group_norm", "adaptive_avg_pool2d", "avg_pool2d"),
+    "bits": ("concat", "gather_channels"),
+}
+"""Of version 2."""
+EXACT_STEPS = ("fma", "add", "multiply", "relu", "prelu", "clamp", "hardsigmoid", "hardswish")
+STEPS = (*EXACT_STEPS, "sigmoid", "tanh", "silu", "gelu", "gelu_tanh")
+EXACT = (
+    "normalize",
+    "image_conv2d",
+    "conv2d",
+    "elementwise",
+    "max_pool2d",
+    "binary_conv2d",
+    "concat",
+    "gather_channels",
+)
 CHANNELS = (1, 2, 3, 5, 8, 16, 31, 32, 33, 63, 64, 65, 96, 127, 128, 130)
 
 
 class Generator:
     """Grows a model node by node, and knows the kind and the shape of every value."""
 
-    def __init__(self, seed: int, *, exact: bool) -> None:
+    def __init__(self, seed: int, *, exact: bool, version: int = 1) -> None:
         self.rng = np.random.default_rng(seed)
         self.exact = exact
+        self.version = version
         shape = (self.pick((5, 8, 9)), self.pick((4, 7, 8)), self.pick((1, 3, 4)))
         kind = self.pick(("uint8", "uint8", "float32"))
-        self.file = PackedFile.start(shape, kind=kind, name=f"random {seed}")
+        self.file = PackedFile.start(shape, kind=kind, name=f"random {seed}", version=version)
         self.values: list[tuple[str, tuple[int, int, int]]] = [(kind, shape)]
         self.wide = [False]
         """Whether a value holds floats that came through a float convolution."""
@@ -49,7 +67,7 @@ class Generator:
         names = [f"v{len(self.values) + i}" for i in range(len(made))]
         self.file.node(op, inputs, names, tensors, **attributes)
         self.values.extend(made)
-        wide = op == "conv2d" or any(self.wide[i] for i in inputs)
+        wide = op == "conv2d" or "steps" in attributes or any(self.wide[i] for i in inputs)
         self.wide.extend(wide and kind == "float32" for kind, _ in made)
 
     def window(self, shape: tuple[int, int, int], *, pool: bool) -> tuple[dict[str, Any], tuple[int, int]]:
@@ -92,6 +110,8 @@ class Generator:
             threshold = self.rng.integers(-taps, taps, channels).astype(np.int32)
             attributes = {**attributes, "epilogue": "threshold"}
             return self.add(op, inputs, [("bits", shape)], {**tensors, "threshold": threshold}, **attributes)
+        if self.version == 2 and self.pick((True, True, False)):
+            return self.steps(op, source, shape, tensors, attributes)
         if self.pick((True, True, False)):
             tensors = {**tensors, "scale": self.grid(channels), "bias": self.grid(channels)}
         residuals = [i for i, (kind, other) in enumerate(self.values) if other == shape and kind != "uint8"]
@@ -105,6 +125,58 @@ class Generator:
         form = {**AFFINE, "activation": activation, "emit": emit}
         return self.add(op, inputs, [(kind, shape) for kind in kinds], tensors, **attributes, **form)
 
+    def steps(
+        self, op: str, source: int, shape: tuple[int, int, int], tensors: dict[str, Array], attributes: dict[str, Any]
+    ) -> None:
+        """An epilogue of one to six steps."""
+        channels, inputs = shape[2], [source]
+        names: list[str] = []
+        operands = {
+            "add": [i for i, (kind, other) in enumerate(self.values) if other == shape and kind != "uint8"],
+            "multiply": [
+                i
+                for i, (kind, other) in enumerate(self.values)
+                if kind == "float32" and other in (shape, (1, 1, channels))
+            ],
+        }
+        for _ in range(int(self.rng.integers(1, 7))):
+            name, k = self.pick(EXACT_STEPS if self.exact else STEPS), len(names)
+            if name in operands and not operands[name]:
+                continue
+            if name in operands:
+                inputs.append(self.pick(operands[name]))
+            elif name == "fma":
+                tensors = {**tensors, f"step.{k}.scale": self.grid(channels), f"step.{k}.bias": self.grid(channels)}
+            elif name == "prelu":
+                tensors = {**tensors, f"step.{k}.slope": self.grid(self.pick((1, channels)))}
+            elif name == "clamp":
+                attributes = {**attributes, f"step.{k}.min": self.pick((-1.0, 0.0)), f"step.{k}.max": 6.0}
+            names.append(name)
+        emit = self.pick(("float", "bits", "float+bits"))
+        kinds = {"float": ["float32"], "bits": ["bits"], "float+bits": ["float32", "bits"]}[emit]
+        form = {"epilogue": "steps", "steps": names or ["relu"], "emit": emit}
+        self.add(op, inputs, [(kind, shape) for kind in kinds], tensors, **attributes, **form)
+
+    def of_version_2(self, op: str, source: int) -> None:
+        kind, shape = self.values[source]
+        height, width, channels = shape
+        if op == "concat":
+            like = [i for i, (other, size) in enumerate(self.values) if other == kind and size[:2] == shape[:2]]
+            inputs = [self.pick(like) for _ in range(int(self.rng.integers(2, 5)))]
+            total = sum(self.values[i][1][2] for i in inputs)
+            self.add(op, inputs, [(kind, (height, width, total))], {})
+        elif op == "gather_channels":
+            count = self.pick(CHANNELS)
+            index = self.rng.integers(-1 if kind == "float32" else 0, channels, count).astype(np.int32)
+            self.add(op, [source], [(kind, (height, width, count))], {"index": index})
+        elif op == "group_norm":
+            groups = self.pick([g for g in (1, 2, 3, 4, 8) if channels % g == 0])
+            tensors = {"weight": self.grid(channels), "bias": self.grid(channels)}
+            self.add(op, [source], [(kind, shape)], tensors, groups=groups, eps=1e-3)
+        else:
+            size = (self.pick((1, 2, 3, 7)), self.pick((1, 2, 3, 7)))
+            self.add(op, [source], [(kind, (*size, channels))], {}, size=size)
+
     def pool(self, op: str, source: int) -> None:
         kind, shape = self.values[source]
         attributes, size = self.window(shape, pool=True)
@@ -112,13 +184,16 @@ class Generator:
         if op == "avg_pool2d":
             del attributes["dilation"]
             attributes["count_include_pad"] = self.pick((0, 1))
+            if self.version == 2:
+                attributes["overhang"] = [int(self.rng.integers(0, pad + 1)) for pad in attributes["pads"][2:]]
         elif kind == "bits" and self.pick((True, False)):
             tensors["min_channels"] = self.bits(shape[2])
         self.add(op, [source], [(kind, (*size, shape[2]))], tensors, **attributes)
 
     def grow(self, source: int) -> None:
         kind, shape = self.values[source]
-        usable = [op for op in OPS[kind] if op in EXACT or not self.exact]
+        ops = (*OPS[kind], *(NEW_OPS[kind] if self.version == 2 else ()))
+        usable = [op for op in ops if op in EXACT or not self.exact]
         op = self.pick([op for op in usable if op != "conv2d" or not self.wide[source]])
         if op in ("conv2d", "binary_conv2d", "image_conv2d"):
             self.convolution(op, source)
@@ -126,6 +201,8 @@ class Generator:
             self.epilogue(op, source, shape, {}, {})
         elif op in ("max_pool2d", "avg_pool2d"):
             self.pool(op, source)
+        elif op in NEW_OPS[kind]:
+            self.of_version_2(op, source)
         elif op == "softmax":
             self.add(op, [source], [("float32", shape)], {})
         else:
@@ -134,9 +211,9 @@ class Generator:
             self.add(op, [source], [("float32", shape)], tensors, **({"eps": 1e-3} if op == "layer_norm" else {}))
 
 
-def random_model(seed: int, *, nodes: int = 6, exact: bool = True) -> PackedFile:
+def random_model(seed: int, *, nodes: int = 6, exact: bool = True, version: int = 1) -> PackedFile:
     """A model of so many nodes and a dense layer on top; `exact` leaves out what divides, takes roots or exponents."""
-    generator = Generator(seed, exact=exact)
+    generator = Generator(seed, exact=exact, version=version)
     while generator.file.nodes < nodes:
         last = len(generator.values) - 1
         generator.grow(int(generator.rng.integers(max(0, last - 1), last + 1)))

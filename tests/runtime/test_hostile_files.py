@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from tests.runtime.hostile_containers import CONTAINERS, Hostile
 from tests.runtime.hostile_graphs import GRAPHS
+from tests.runtime.hostile_steps import VERSION_2
 from tests.runtime.packed_file import small_model
 
 from bitedge.runtime import Model, RuntimeFault
 from bitedge.runtime.errors import Status
 
-CORPUS = CONTAINERS + GRAPHS
+CORPUS = CONTAINERS + GRAPHS + VERSION_2
 SHARED = (
     "does not start with 'GGUF'",
     "is not 64 lower-case hexadecimal",

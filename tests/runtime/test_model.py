@@ -55,7 +55,7 @@ def test_nodes_are_described(model: Model) -> None:
     assert (conv.name, conv.outputs, conv.shape, conv.bytes) == ("conv", ("conv",), (3, 3, 8), 8 * 9 * 8 + 64)
     assert (mean.macs, mean.bytes) == (0, 0)
     assert dense.attributes["epilogue"] == "float"
-    assert conv.attributes["epilogue"] == "scale+float"
+    assert conv.attributes["epilogue"] == "fma+float"
     assert conv.attributes["stride"] == [2, 2]
     assert all(node.kernel for node in model.nodes)
 

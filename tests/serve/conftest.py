@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from tests.serve.running_server import RunningServer
 
 from bitedge.serve.app import create_app
-from bitedge.serve.settings import ServeConfig
+from bitedge.serve.settings import ServeSettings
 
 LABELS = [f"class-{i}" for i in range(10)]
 GEOMETRY: dict[str, Any] = {
@@ -76,8 +76,10 @@ def make_client(repository: Path) -> Iterator[Callable[..., TestClient]]:
     clients: list[TestClient] = []
 
     def make(**options: Any) -> TestClient:
-        options = {"models": repository, "poll_seconds": 0, "deadline_ms": 30_000, **options}
-        client = TestClient(create_app(ServeConfig(**options)), raise_server_exceptions=False)
+        if "models" in options and "default_model" not in options:
+            options["default_model"] = None
+        options = {"models": repository, "poll_seconds": 0, "deadline_ms": 30_000, "default_model": "first", **options}
+        client = TestClient(create_app(ServeSettings(**options)), raise_server_exceptions=False)
         client.__enter__()
         clients.append(client)
         return client

@@ -21,20 +21,25 @@ class RunningServer:
     def __init__(self, models: Path, *options: str, env: dict[str, str] | None = None) -> None:
         self.log_file = tempfile.TemporaryFile()  # noqa: SIM115
         patient = ("--deadline-ms", "30000")  # the machine of a test may be busy with others
-        command = [sys.executable, "-m", "bitedge.cli", "serve", str(models), "--port", "0", *patient, *options]
+        default = (
+            () if "--default-model" in options or not (models / "first").is_dir() else ("--default-model", "first")
+        )
+        command = [sys.executable, "-m", "bitedge.cli", "serve", str(models), "--port", "0", *default, *patient]
+        command += options
         environment = {**os.environ, **(env or {})}
         self.process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=self.log_file, env=environment, text=True
         )
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
-        if "on http://" not in line:
+        if " on " not in line:
             said = self.log()
             self.close()
             raise AssertionError(f"the server did not start: {line!r} {said}")
         self.url = line.split(" on ")[-1].strip()
-        self.address = self.url.removeprefix("http://")
-        self.wait_for(lambda: self.answers("/readyz"), "ready")
+        self.address = self.url.partition("://")[2]
+        if self.url.startswith("http://"):
+            self.wait_for(lambda: self.answers("/readyz"), "ready")
 
     def answers(self, path: str) -> bool:
         try:
@@ -54,13 +59,14 @@ class RunningServer:
         return os.pread(number, os.fstat(number).st_size, 0).decode()
 
     def events(self, message: str) -> list[dict[str, Any]]:
-        written = f'"message": "{message}"'  # most lines are of other events, and parsing them all takes long
+        written = f'"message":"{message}"'  # most lines are of other events, and parsing them all takes long
         return [json.loads(line) for line in self.log().splitlines() if line.startswith("{") and written in line]
 
     def workers(self) -> list[int]:
-        """The processes below the supervisor."""
+        """The worker processes; the resource tracker of multiprocessing is none."""
         children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text()
-        return [int(pid) for pid in children.split()]
+        lines = {int(pid): Path(f"/proc/{pid}/cmdline") for pid in children.split()}
+        return [pid for pid, file in lines.items() if file.exists() and b"spawn_main" in file.read_bytes()]
 
     def metric(self, name: str) -> float:
         """The sum of all values whose line begins like this."""

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import io
 import re
 from collections.abc import Callable
@@ -46,6 +47,16 @@ def test_a_form_is_classified_like_a_raw_body(client: TestClient, name: str) -> 
     raw = client.post("/v1/classify", content=png()).json()
     form = client.post("/v1/classify", files={name: ("x.png", png(), "image/png")}).json()
     assert form["predictions"] == raw["predictions"]
+
+
+def test_base64_in_json_is_classified_like_a_raw_body(client: TestClient) -> None:
+    raw = client.post("/v1/classify", content=png()).json()
+    text = base64.b64encode(png()).decode()
+    assert client.post("/v1/classify", json={"image": text}).json()["predictions"] == raw["predictions"]
+    batch = client.post("/v1/classify/batch", json={"images": [text, text]}).json()["results"]
+    assert [item["predictions"] for item in batch] == [raw["predictions"]] * 2
+    many = client.post("/v1/classify/batch", json={"images": [text] * 65})
+    assert (many.status_code, "at most 64 images" in many.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize("format", ["JPEG", "WEBP", "BMP", "PNG"])
@@ -98,7 +109,12 @@ def test_a_large_image_is_decoded_apart_and_classified(client: TestClient) -> No
         ("", b"", {}, 400, "no bytes at all"),
         ("", b"hello", {}, 415, "expected a JPEG, PNG, WEBP, BMP image"),
         ("", png()[:-40], {}, 400, "cannot be decoded"),
-        ("", png(), {"content-type": "application/json"}, 415, "expected a raw body"),
+        ("", png(), {"content-type": "text/plain"}, 415, "expected a raw body"),
+        ("", png(), {"content-type": "application/json"}, 400, 'expected {"image": "base64"}'),
+        ("", b'{"image": 3}', {"content-type": "application/json"}, 400, 'expected {"image": "base64"}'),
+        ("", b'{"image": "a!"}', {"content-type": "application/json"}, 400, "base64"),
+        ("", b'{"image": "", "x": 1}', {"content-type": "application/json"}, 400, "nothing else"),
+        ("", b'{"image": ""}', {"content-type": "application/json"}, 400, "no bytes at all"),
         ("", png(), {"content-encoding": "gzip"}, 415, "content-encoding gzip"),
         ("", b"x", {"content-type": "multipart/form-data"}, 400, "boundary"),
         ("", b"x", {"content-type": "multipart/form-data; boundary=a"}, 400, "multipart"),

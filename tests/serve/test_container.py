@@ -123,7 +123,9 @@ def test_a_container_classifies_an_image_from_outside(built: Buildah) -> None:
         answer = httpx2.post(f"{url}/v1/classify", content=png(), timeout=60)
         assert answer.status_code == 200, answer.text
         assert answer.json()["model"] == "digits"
-        probe = ["python3", "-m", "bitedge.serve.probe", str(port)]
+        check = f"import urllib.request as u; u.urlopen('http://127.0.0.1:{port}/healthz', timeout=2)"
+        assert check.replace(str(port), "8080") in (ROOT / "Dockerfile").read_text()
+        probe = ["python3", "-c", check]
         built("run", "--isolation", "chroot", container, "--", *probe)
         server = server_process(served)
         assert "\nUid:\t10001\t10001" in Path(f"/proc/{server}/status").read_text(), "not root"

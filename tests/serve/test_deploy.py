@@ -55,10 +55,11 @@ def test_the_deployment_is_hardened_and_probed() -> None:
     assert container["readinessProbe"]["httpGet"]["path"] == "/readyz"
     assert container["livenessProbe"]["httpGet"]["path"] == "/healthz"
     check_options(container["args"])
-    delays = [
-        float(container["args"][container["args"].index(f"--drain{kind}-seconds") + 1]) for kind in ("-delay", "")
-    ]
-    assert pod["terminationGracePeriodSeconds"] > sum(delays)
+    drain = float(container["args"][container["args"].index("--drain-seconds") + 1])
+    assert pod["terminationGracePeriodSeconds"] > drain + container["lifecycle"]["preStop"]["sleep"]["seconds"]
+    (key,) = [entry["valueFrom"]["secretKeyRef"] for entry in container["env"]]
+    assert "--require-auth" in container["args"]
+    assert "optional" not in key, "defect 3: a missing secret opened the service"
     labels = deployment["spec"]["template"]["metadata"]["labels"].items()
     for selector in (service["spec"]["selector"], budget["spec"]["selector"]["matchLabels"]):
         assert selector.items() <= labels

@@ -127,7 +127,7 @@ def test_sixteen_bits_keep_the_high_byte() -> None:
 
 
 @pytest.mark.parametrize("mode", ["RGBA", "LA", "P"])
-def test_transparency_lies_on_white(mode: str) -> None:
+def test_transparent_pixels_are_composited_onto_white(mode: str) -> None:
     image = Image.new("RGBA", (32, 32), (0, 0, 0, 0))
     image.paste((0, 0, 0, 255), (0, 0, 16, 32))
     options = {}

@@ -32,10 +32,10 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
 def test_every_backend_gives_the_same_answer(artifacts: Path) -> None:
     images = np.stack([pixels(seed) for seed in range(8)])
     models = {name: load_model(artifacts / file, name=name, version="1") for name, file in ARTIFACTS.items()}
-    expected = models["core"].context()(images)
+    expected = models["core"].run(images)
     for name in ("float", "integer"):
         model = models[name]
-        np.testing.assert_allclose(model.context()(images), expected, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(model.run(images), expected, rtol=1e-4, atol=1e-4)
         assert (model.backend, model.platform) == ("onnxruntime", "onnxruntime_onnx")
         assert model.labels == models["core"].labels
         assert model.geometry == models["core"].geometry

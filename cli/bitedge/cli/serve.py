@@ -1,80 +1,53 @@
 """Serve models over HTTP: POST an image to /v1/classify, or open the page at /.
 
-Without DIR the models in the box are served. DIR is a folder with one sub-folder per model (and in it one per version,
+Without DIR the bundled models are served. DIR is a folder with one sub-folder per model (and in it one per version,
 1, 2, ...), or a training run, an export folder, a single model file, or several of these. New versions are picked up
-while it runs. It binds to this machine only, unless --host says otherwise.
+while it runs. It listens on this machine only, unless --host says otherwise. Every option can also be an environment
+variable (BITEDGE_SERVE_MAX_BATCH=8) or a line of the TOML file that --settings names (max_batch = 8).
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import types
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 from bitedge.runtime.box import DEFAULT, MODELS
 
-# Option, type, what it does; the name is a field of ServeConfig, which has the default and the range.
-NUMBERS: tuple[tuple[str, type, str], ...] = (
-    ("port", int, "port; 0 takes a free one"),
-    ("workers", int, "processes"),
-    ("threads", int, "inference threads in each process; 0: as the cores allow"),
-    ("queue", int, "images that may wait in a process before requests are shed"),
-    ("max_batch", int, "images that run together at most"),
-    ("batch_delay_ms", float, "wait so long for a batch to fill"),
-    ("in_place_us", float, "networks faster than this answer small images without a thread; 0: never"),
-    ("deadline_ms", float, "drop requests that waited longer, unless they say otherwise"),
-    ("max_deadline_ms", float, "the longest deadline that a request may ask for"),
-    ("max_body_bytes", int, "largest request"),
-    ("max_pixels", int, "largest image"),
-    ("decode_ms", float, "time to decode one image"),
-    ("body_seconds", float, "time for a body to arrive"),
-    ("max_images", int, "images in one request"),
-    ("poll_seconds", float, "how often to look for new versions; 0: never"),
-    ("drain_delay_seconds", float, "keep accepting so long after SIGTERM"),
-    ("drain_seconds", float, "finish accepted requests within"),
-    ("rate_limit", float, "requests a second for each key or address; 0: no limit"),
-    ("rate_burst", float, "requests that may come at once"),
-)
+HIDDEN = ("models", "api_keys", "run_folder")  # an argument of its own, a secret, and the service's own
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """One option for each field of the configuration."""
-    from bitedge.serve.settings import ServeConfig
+    """Add one option for each setting."""
+    from bitedge.serve.settings import ServeSettings
 
-    defaults = {field.name: field.default for field in dataclasses.fields(ServeConfig)}
     parser.add_argument("models", type=Path, nargs="*", metavar="DIR", help="models to serve")
-    parser.add_argument("--host", default=defaults["host"], help="address to bind (default: %(default)s)")
-    for name, kind, text in NUMBERS:
-        option, default = f"--{name.replace('_', '-')}", defaults[name]
-        metavar = "N" if kind is int else "X"
-        parser.add_argument(option, type=kind, default=default, metavar=metavar, help=f"{text} (default: {default:g})")
-    parser.add_argument("--kernels", metavar="NAME", help="force the core's kernels; see bitedge doctor")
-    parser.add_argument("--model-name", metavar="NAME", help="name of a single model, instead of its folder's")
-    parser.add_argument("--default-model", metavar="NAME", help="the model of requests that name none")
-    parser.add_argument("--keys-file", type=Path, metavar="FILE", help="API keys; without any, the service is open")
-    parser.add_argument(
-        "--metrics", choices=("off", "key", "open"), default=defaults["metrics"], help="who may read /metrics"
-    )
-    parser.add_argument(
-        "--admin", choices=("off", "key", "open"), default=defaults["admin"], help="who may load and unload"
-    )
-    parser.add_argument("--allow-empty", action="store_true", help="start even if no model can be served yet")
-    parser.add_argument("--no-page", dest="page", action="store_false", help="no page at /")
-    parser.add_argument(
-        "--no-access-log", dest="access_log", action="store_false", help="no log line for every request"
-    )
+    parser.add_argument("--settings", type=Path, metavar="FILE", help="read settings from a TOML file")
     parser.add_argument(
         "--new-key", metavar="NAME", help="make an API key, print it and its line for the key file, and end"
     )
+    for name, field in ServeSettings.model_fields.items():
+        if name in HIDDEN:
+            continue
+        option, text = name.replace("_", "-"), field.description
+        if field.annotation is bool and field.default is True:
+            parser.add_argument(f"--no-{option}", dest=name, action="store_false", default=None, help=f"without {text}")
+        elif field.annotation is bool:
+            parser.add_argument(f"--{option}", dest=name, action="store_true", default=None, help=text)
+        else:
+            shown = f"{text} (default: {field.default})" if field.default not in (None, "") else text
+            choices, metavar = kind_of(field.annotation)
+            parser.add_argument(f"--{option}", dest=name, choices=choices, metavar=metavar, help=shown)
 
 
-def config_of(args: argparse.Namespace) -> Any:
-    """The configuration that the options describe."""
-    from bitedge.serve.settings import ServeConfig
-
-    names = {field.name for field in dataclasses.fields(ServeConfig)} & vars(args).keys()
-    return ServeConfig(**{name: getattr(args, name) for name in names - {"models"}}, models=tuple(args.models))
+def kind_of(annotation: Any) -> tuple[tuple[str, ...] | None, str | None]:
+    """Return the choices, or the word for the value in the help; the settings check the value itself."""
+    if get_origin(annotation) is Literal:
+        return get_args(annotation), None
+    plain = [kind for kind in get_args(annotation) or (annotation,) if kind is not types.NoneType]
+    assert get_origin(annotation) in (None, types.UnionType, Union)
+    return None, {int: "N", float: "X", Path: "FILE"}.get(plain[0], "TEXT")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -87,7 +60,14 @@ def run(args: argparse.Namespace) -> int:
         emit(args, {"key": secret, "line": line}, f"key (keep it secret): {secret}\nline for --keys-file: {line}")
         return 0
     from bitedge.serve.server import serve
+    from bitedge.serve.settings import ServeSettings, load_settings
 
-    if not args.models:
-        args.models, args.default_model = [MODELS], args.default_model or DEFAULT
-    return serve(config_of(args))
+    given = {name: getattr(args, name, None) for name in ServeSettings.model_fields if name not in HIDDEN}
+    flags = {name: value for name, value in given.items() if value is not None}
+    if args.models:
+        flags["models"] = tuple(args.models)
+    settings = load_settings(flags, args.settings)
+    if not settings.models:
+        bundled = {"models": (MODELS,), "default_model": settings.default_model or DEFAULT}
+        settings = settings.model_copy(update=bundled)
+    return serve(settings)

@@ -41,18 +41,26 @@ def export(
     strict: bool = False,
     evaluation: Evaluation | None = None,
     source: Mapping[str, Any] | None = None,
+    max_flash: int | None = None,
+    max_ram: int | None = None,
 ) -> Report:
     """Write a module in every format that is asked for, and give the report that is also saved beside them.
 
     `example` is an input tensor `[N, C, H, W]` or its shape. With `preprocessing` the artifacts take uint8 images,
     without they take float32. `formats=None` writes all that are installed. `fp16` stores float weights in half
     precision, and the report tells what that costs on the `evaluation` (images and labels); `strict` refuses a network
-    in which a layer that was trained binary would stay float.
+    in which a layer that was trained binary would stay float. `max_flash` and `max_ram` are the bytes that the format
+    `c` may take.
     """
     chosen, skipped = choose(formats)
+    if (max_flash is not None or max_ram is not None) and "c" not in [row.name for row in chosen]:
+        raise ExportError(
+            "limits of flash and RAM are for the format 'c', which was not asked for: add it to the formats"
+        )
     captured = trace(module, example, preprocessing=preprocessing, name=name)
     full = lower(captured.graph)
     bundle = _bundle(captured, halve_weights(full) if fp16 else full, tuple(labels or ()), training)
+    bundle = replace(bundle, max_flash=max_flash, max_ram=max_ram)
     report = _describe(bundle, skipped, source)
     if strict and report.stayed_float():
         rows = "; ".join(f"{row.layer} ({row.why})" for row in report.stayed_float())
@@ -60,16 +68,18 @@ def export(
     folder = Path(out_dir)
     folder.mkdir(parents=True, exist_ok=True)
     sizes: dict[str, int] = {}
+    figures: dict[str, Mapping[str, Any]] = {}
     failures: dict[str, str] = {}
     for row in chosen:
         path = folder / row.file_name
         try:
-            row.writer()(bundle, path)
-            sizes[row.file_name] = path.stat().st_size
+            if found := row.writer()(bundle, path):
+                figures[row.name] = found
+            sizes[row.file_name] = _size(path)
         except ExportError as error:
             failures[row.name] = str(error)
     half = half_effect(bundle, full, evaluation) if fp16 else None
-    report = replace(report, sizes=sizes, failures=failures, half=half)
+    report = replace(report, sizes=sizes, figures=figures, failures=failures, half=half)
     report.save(folder)
     return report
 
@@ -79,6 +89,12 @@ def _bundle(captured: Captured, lowered: Graph, labels: tuple[str, ...], trainin
     if labels and len(labels) != outputs:
         raise ExportError(f"expected one label per output, got {len(labels)} labels for {outputs} outputs")
     return Bundle(captured.graph, lowered, make_golden(lowered), labels, captured.preprocessing, training)
+
+
+def _size(path: Path) -> int:
+    """Give the bytes of a file, or of all files in a folder."""
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(each.stat().st_size for each in files if each.is_file())
 
 
 def _describe(bundle: Bundle, skipped: Mapping[str, str], source: Mapping[str, Any] | None) -> Report:
@@ -104,6 +120,8 @@ def export_run(
     strict: bool = False,
     data: Path | None = None,
     limit: int | None = 1000,
+    max_flash: int | None = None,
+    max_ram: int | None = None,
 ) -> Report:
     """Export a training run, to `RUN_DIR/export` unless told otherwise.
 
@@ -125,6 +143,8 @@ def export_run(
         strict=strict,
         evaluation=_evaluation(run, data, limit) if fp16 else None,
         source={"run": os.path.relpath(Path(run_dir).resolve(), folder.resolve()), "checkpoint": checkpoint},
+        max_flash=max_flash,
+        max_ram=max_ram,
     )
 
 

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "bitedge/bitedge.h"
 #include "graph/infer.h"
+#include "graph/operators.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
 #include "run/context.h"

@@ -3,6 +3,7 @@
 #include "api/model.h"
 #include "base/json.h"
 #include "graph/infer.h"
+#include "graph/operators.h"
 #include "kernels/kernels.h"
 
 namespace bitedge {
@@ -21,35 +22,6 @@ void value_members(JsonWriter& json, const Value& value) {
   numbers(json, "shape", {value.shape.height, value.shape.width, value.shape.channels});
 }
 
-void window_members(JsonWriter& json, const Node& node) {
-  const Window& w = node.window;
-  numbers(json, "kernel_size", {w.kernel_h, w.kernel_w});
-  numbers(json, "stride", {w.stride_h, w.stride_w});
-  numbers(json, "pads", {w.pad_top, w.pad_left, w.pad_bottom, w.pad_right});
-  if (node.op != Op::kAvgPool2d) numbers(json, "dilation", {w.dilation_h, w.dilation_w});
-  if (node.op == Op::kAvgPool2d) json.key("count_include_pad").boolean(node.count_include_pad);
-  if (node.op == Op::kMaxPool2d || node.op == Op::kAvgPool2d) return;
-  json.key("groups").integer(w.groups);
-  if (node.op == Op::kBinaryConv2d) json.key("pad_value").integer(node.pad_value);
-}
-
-// "threshold", or the steps of an affine epilogue in order, such as "scale+residual+relu+float".
-std::string epilogue_text(const Node& node) {
-  const Epilogue& e = node.epilogue;
-  if (e.threshold) return "threshold";
-  std::string text;
-  const auto step = [&](bool there, const char* name) {
-    if (there) text += (text.empty() ? "" : "+") + std::string(name);
-  };
-  step(bool(e.scale), "scale");
-  step(node.inputs.size() > 1, "residual");
-  step(e.activation == Activation::kRelu, "relu");
-  step(e.activation == Activation::kPrelu, "prelu");
-  step(e.emit_float, "float");
-  step(e.emit_bits, "bits");
-  return text;
-}
-
 void node_members(JsonWriter& json, const Graph& graph, const Node& node) {
   json.key("op").string(op_name(node.op));
   json.key("name").string(value_at(graph, node.outputs[0]).name);
@@ -58,10 +30,7 @@ void node_members(JsonWriter& json, const Graph& graph, const Node& node) {
     for (int32_t index : *indices) json.string(value_at(graph, index).name);
     json.close(']');
   }
-  const bool pool = node.op == Op::kMaxPool2d || node.op == Op::kAvgPool2d;
-  const bool convolution = node.op == Op::kImageConv2d || node.op == Op::kBinaryConv2d || node.op == Op::kConv2d;
-  if (pool || convolution) window_members(json, node);
-  if (convolution || node.op == Op::kElementwise) json.key("epilogue").string(epilogue_text(node));
+  if (const auto members = operator_of(node.op).describe) members(json, node);
   json.key("macs").number(node_macs(graph, node));
 }
 

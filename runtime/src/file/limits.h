@@ -1,6 +1,7 @@
 // The limits of docs/format.md. A reader that keeps them cannot overflow: every product below fits its type.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace bitedge::limits {
@@ -15,6 +16,7 @@ constexpr uint64_t kValueElements = uint64_t(1) << 28;
 constexpr uint32_t kWindow = 65535;            // any kernel, stride, pad or dilation
 constexpr uint64_t kTaps = uint64_t(1) << 23;  // |acc| fits a float32 exactly
 constexpr uint64_t kImageTaps = 65536;         // the same, for pixels of up to 255
+constexpr size_t kSteps = 16;                  // of an epilogue
 constexpr uint64_t kAlignment = 32;
 
 }  // namespace bitedge::limits

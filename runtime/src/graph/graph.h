@@ -23,8 +23,14 @@ struct Value {
   std::string name;
   Kind kind = Kind::kFloat;
   Shape shape;
+  // Of one image.
+  size_t bytes() const {
+    if (kind == Kind::kBits) return shape.pixels() * shape.words() * sizeof(uint64_t);
+    return shape.elements() * (kind == Kind::kFloat ? sizeof(float) : 1);
+  }
 };
 
+// Each has one row in the table of operators (graph/operators.h), in this order.
 enum class Op : uint8_t {
   kNormalize,
   kImageConv2d,
@@ -35,6 +41,10 @@ enum class Op : uint8_t {
   kAvgPool2d,
   kLayerNorm,
   kSoftmax,
+  kConcat,
+  kGatherChannels,
+  kGroupNorm,
+  kAdaptiveAvgPool2d,
 };
 
 // Kernel, stride, pads, dilation and groups of a convolution or a pooling.
@@ -46,30 +56,53 @@ struct Window {
   int32_t groups = 1;
 };
 
-enum class Activation : uint8_t { kNone, kRelu, kPrelu };
+enum class StepKind : uint8_t {
+  kFma,
+  kAdd,
+  kMultiply,
+  kRelu,
+  kPrelu,
+  kClamp,
+  kHardsigmoid,
+  kHardswish,
+  kSigmoid,
+  kTanh,
+  kSilu,
+  kGelu,
+  kGeluTanh,
+};
 
-// What happens to an accumulator on its way out: either one integer threshold, or
-// fma(acc, scale, bias), + residual, activation, in that order.
-struct Epilogue {
-  View<int32_t> threshold;  // set: bits out, +1 iff acc >= threshold
-  View<float> scale, bias;  // both or neither
+// One step of an epilogue. What a kind does not use is empty.
+struct EpilogueStep {
+  StepKind kind = StepKind::kRelu;
+  View<float> scale, bias;  // of fma
   View<float> slope;        // of prelu: one per channel, or one
-  Activation activation = Activation::kNone;
+  float min = 0, max = 0;   // of clamp
+  size_t input = 0;         // of add and multiply: which of the node's inputs
+};
+
+// What happens to an accumulator on its way out: either one integer threshold, or steps, one after the other. The
+// `affine` form of the file is fma, add and an activation, as far as they are there.
+struct Epilogue {
+  View<int32_t> threshold;  // set: bits out, +1 iff acc >= threshold, and there are no steps
+  std::vector<EpilogueStep> steps;
   bool emit_float = false, emit_bits = false;
 };
 
 struct Node {
   Op op = Op::kElementwise;
-  std::vector<int32_t> inputs;   // value indices; a second one is the residual
+  std::vector<int32_t> inputs;   // value indices; those after the first are read by the steps of the epilogue
   std::vector<int32_t> outputs;  // value indices; float before bits
-  Window window;
-  int32_t pad_value = 0;  // of binary_conv2d
+  Window window;                 // `groups` is also group_norm's
+  int32_t pad_value = 0;         // of binary_conv2d
   bool count_include_pad = false;
+  int32_t overhang_bottom = 0, overhang_right = 0;  // of avg_pool2d
   float eps = 0;
   View<uint64_t> bits;     // weight of the integer convolutions; min_channels of a bit pool
-  View<float> weight_f32;  // of conv2d (exactly one of the two) and layer_norm
+  View<float> weight_f32;  // of conv2d (exactly one of the two) and the norms
   View<uint16_t> weight_f16;
-  View<float> scale, offset;  // of normalize; `offset` is also layer_norm's bias
+  View<float> scale, offset;  // of normalize; `offset` is also the norms' bias
+  View<int32_t> index;        // of gather_channels
   Epilogue epilogue;
 };
 

@@ -92,15 +92,15 @@ void check_names(const Graph& graph) {
   }
 }
 
-Graph read_graph(Attributes& keys, Tensors& tensors, std::vector<uint64_t>& node_bytes) {
+Graph read_graph(Attributes& keys, Tensors& tensors, Metadata& metadata) {
   Graph graph;
   graph.name = std::string(keys.string("general.name"));
   graph.values.push_back(read_input(keys));
   const uint32_t nodes = keys.u32("bitedge.graph.nodes");
   if (nodes == 0 || nodes > limits::kNodes) refuse(nodes, " nodes, expected 1 to ", limits::kNodes);
   for (uint32_t i = 0; i < nodes; ++i) {
-    infer_node(graph, i, keys, tensors);
-    node_bytes.push_back(tensors.take_bytes());
+    infer_node(graph, metadata.format_version, i, keys, tensors);
+    metadata.node_bytes.push_back(tensors.take_bytes());
   }
   keys.refuse_unread(kNodeKeys);
   tensors.refuse_unread("node.");
@@ -167,7 +167,7 @@ Packed read_packed(const uint8_t* data, size_t size, bool verify_checksum) {
   gguf::parse_tensors(file);
   metadata.sha256 = check_sha256(keys, data, size, verify_checksum);
   Tensors tensors(file);
-  packed.graph = read_graph(keys, tensors, metadata.node_bytes);
+  packed.graph = read_graph(keys, tensors, metadata);
   const size_t outputs = packed.graph.values[static_cast<size_t>(packed.graph.output)].shape.elements();
   metadata.labels = read_labels(keys, outputs);
   metadata.preprocessing = read_json(keys, "bitedge.preprocessing");

@@ -11,7 +11,7 @@
 
 namespace bitedge {
 
-constexpr uint32_t kFormatVersion = 1;
+constexpr uint32_t kFormatVersion = 2;
 
 struct Golden {
   uint32_t count = 0;

@@ -4,6 +4,7 @@
 //
 #include "kernels/fetch.inl"
 #include "kernels/finish.inl"
+#include "kernels/functions.inl"
 
 namespace bitedge {
 namespace {
@@ -51,7 +52,7 @@ inline void store_counts(int32_t* to, Words x) {
 }
 
 // |Σ of two products| <= 510: no saturation.
-inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
+inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
   const __m256i x = _mm256_set1_epi32(int32_t(four)), ones = _mm256_set1_epi16(1);
   const __m256i* w = reinterpret_cast<const __m256i*>(weights);
   return {_mm256_add_epi32(acc.a, _mm256_madd_epi16(_mm256_maddubs_epi16(x, _mm256_load_si256(w)), ones)),

@@ -4,6 +4,7 @@
 //
 #include "kernels/fetch.inl"
 #include "kernels/finish.inl"
+#include "kernels/functions.inl"
 
 namespace bitedge {
 namespace {
@@ -47,7 +48,7 @@ inline void store_counts(int32_t* to, Words x) {
 }
 
 // |Σ of two products| <= 510: no saturation.
-inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
+inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
   const __m512i two = _mm512_maddubs_epi16(_mm512_set1_epi32(int32_t(four)), _mm512_load_si512(weights));
   return _mm512_add_epi32(acc, _mm512_madd_epi16(two, _mm512_set1_epi16(1)));
 }

@@ -13,7 +13,9 @@ constexpr int kWordsPixels = 7, kGroupsPixels = 4, kGroupWords = 2;
 constexpr int kImagePixels = 4, kImageBlocks = 4;
 
 // The even channels of a block are counted in one register, the odd ones in another, each in the low half of 64 bits.
-inline I16 interleave(__m512i even, __m512i odd) { return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA); }
+inline I32x16 interleave(__m512i even, __m512i odd) {
+  return _mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA);
+}
 
 inline __m512i add_count(__m512i acc, __m512i x) { return _mm512_add_epi64(acc, _mm512_popcnt_epi64(x)); }
 
@@ -141,7 +143,7 @@ void stream(const BinaryConv& c) {
   }
 }
 
-inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
+inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
   return _mm512_dpbusd_epi32(acc, _mm512_set1_epi32(int32_t(four)), _mm512_load_si512(weights));
 }
 

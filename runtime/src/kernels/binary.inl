@@ -87,7 +87,7 @@ class Counts {
         base_(c.base + block * kBlock),
         row_(c.row ? c.row + pixel : nullptr) {}
 
-  inline __attribute__((always_inline)) void put(int i, I16 p) const {
+  inline __attribute__((always_inline)) void put(int i, I32x16 p) const {
     tail_.put(size_t(i), i_sub(i_load(base_ + (row_ ? row_[i] : 0)), i_twice(p)));
   }
 

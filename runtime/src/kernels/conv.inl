@@ -8,7 +8,7 @@ namespace {
 // reads are far apart, so they are fetched ahead.
 template <int kPixels, int kBlocks, Ending kEnding, bool kSides>
 void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
-  F16 acc[kPixels][kBlocks];
+  F32x16 acc[kPixels][kBlocks];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_zero();
   }
@@ -20,13 +20,13 @@ void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
     const float* in[kPixels];
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i] + c.region.step[s];
     for (int32_t k = 0; k < c.run; k++, w += row) {
-      F16 weights[kBlocks];
+      F32x16 weights[kBlocks];
       BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
         weights[j] = f_load(w + size_t(j) * next);
         if (kSides) __builtin_prefetch(w + kAhead * row + size_t(j) * next, 0, 2);
       }
       BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
-        const F16 x = f_set(in[i][k]);
+        const F32x16 x = f_set(in[i][k]);
         BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = f_fma(x, weights[j], acc[i][j]);
       }
     }
@@ -77,13 +77,13 @@ void stream_tile(const FloatStream& s, int32_t i, int32_t block) {
   const size_t pitch = size_t(s.blocks) * kBlock;
   const float* w = s.weights + size_t(block) * kBlock;
   float* sums = s.sums + size_t(block) * kBlock;
-  F16 acc[kBlocks];
+  F32x16 acc[kBlocks];
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[j] = f_load(sums + j * kBlock);
   BITEDGE_UNROLL for (int r = 0; r < kRows; r++) {
     const float* row = w + size_t(s.row[i + r]) * pitch;
     const float* next = w + size_t(s.row[i + r + FloatStream::kRows]) * pitch;
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) __builtin_prefetch(next + j * kBlock, 0, 2);
-    const F16 x = f_set(s.value[i + r]);
+    const F32x16 x = f_set(s.value[i + r]);
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[j] = f_fma(x, f_load(row + j * kBlock), acc[j]);
   }
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) f_store(sums + j * kBlock, acc[j]);

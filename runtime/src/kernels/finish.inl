@@ -27,10 +27,10 @@ inline void store_bits(const Finish& f, size_t pixel, int channel, Mask bits) {
   reinterpret_cast<Bits16*>(f.bits + pixel * words_of(f))[channel / kBlock] = uint16_t(bits);
 }
 
-inline F16 plus_minus_one(Mask negative) { return f_select(negative, f_set(-1.0f), f_set(1.0f)); }
+inline F32x16 plus_minus_one(Mask negative) { return f_select(negative, f_set(-1.0f), f_set(1.0f)); }
 
 // fma(y, scale, bias), + residual, activation, out: `n` lanes of the block that starts at `channel`.
-inline void finish_any(const Finish& f, size_t pixel, int channel, int n, F16 y) {
+inline void finish_any(const Finish& f, size_t pixel, int channel, int n, F32x16 y) {
   const size_t at = pixel * size_t(f.pitch) + size_t(channel);
   if (f.scale) y = f_fma(y, f_load(f.scale + channel), f_load(f.bias + channel));
   if (f.residual_kind == Finish::kFloat) {
@@ -67,7 +67,7 @@ class Tail {
   }
 
   // Pixel `i` of them.
-  inline __attribute__((always_inline)) void put(size_t i, F16 y) const {
+  inline __attribute__((always_inline)) void put(size_t i, F32x16 y) const {
     if (kEnding == Ending::kScale || kEnding == Ending::kResidual) {
       y = f_fma(y, scale_, bias_);
       if (kEnding == Ending::kResidual) y = f_add(y, f_load(residual_ + i * pitch_));
@@ -79,7 +79,7 @@ class Tail {
     }
   }
 
-  inline __attribute__((always_inline)) void put(size_t i, I16 acc) const {
+  inline __attribute__((always_inline)) void put(size_t i, I32x16 acc) const {
     if (kEnding == Ending::kThreshold) {
       bits_[i * words_] = Bits16(i_less(acc, threshold_));
     } else if (kEnding == Ending::kAny && f_.accumulators) {
@@ -98,8 +98,8 @@ class Tail {
   size_t pixel_;
   int channel_;
   size_t pitch_, words_;
-  I16 threshold_;
-  F16 scale_, bias_;
+  I32x16 threshold_;
+  F32x16 scale_, bias_;
   float* floats_;
   const float* residual_;
   Bits16* bits_;

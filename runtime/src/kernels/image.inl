@@ -1,12 +1,12 @@
 // Integer convolution of bytes with ±1 weights. Included by the file of each instruction set, after finish.inl. The
 // file defines kImagePixels and kImageBlocks, the register tile, and
-//   I16 dot(I16 acc, uint32_t four, const int8_t* weights): acc[i] += Σ byte j of four · weights[4·i + j].
+//   I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights): acc[i] += Σ byte j of four · weights[4·i + j].
 namespace bitedge {
 namespace {
 
 template <int kPixels, int kBlocks, Ending kEnding>
 void image_tile(const ImageConv& c, int32_t pixel, int32_t block) {
-  I16 acc[kPixels][kBlocks];
+  I32x16 acc[kPixels][kBlocks];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) acc[i][j] = i_zero();
   }

@@ -5,7 +5,7 @@ function(bitedge_kernel file)
   set_source_files_properties(src/kernels/${file} PROPERTIES COMPILE_OPTIONS "-O3;${ARGN}")
 endfunction()
 
-target_sources(bitedge_core PRIVATE src/kernels/scalar.cpp src/kernels/table.cpp)
+target_sources(bitedge_core PRIVATE src/kernels/scalar.cpp src/kernels/scalar_maps.cpp src/kernels/table.cpp)
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(BITEDGE_AVX512 -mavx2 -mfma -mf16c -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")  # its own intrinsics read a variable that they leave undefined on purpose

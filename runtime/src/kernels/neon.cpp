@@ -4,6 +4,7 @@
 //
 #include "kernels/fetch.inl"
 #include "kernels/finish.inl"
+#include "kernels/functions.inl"
 
 namespace bitedge {
 namespace {
@@ -41,7 +42,7 @@ struct Tally {
 };
 
 // Four products per channel: pairs of 16-bit sums, which hold 2·128 each.
-inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
+inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
   const int8x8_t x = vreinterpret_s8_u32(vdup_n_u32(four));
   BITEDGE_EACH {
     const int8x16_t w = vld1q_s8(weights + 16 * k);

@@ -31,7 +31,7 @@ struct Tally {
   inline __attribute__((always_inline)) uint64x2_t total() const { return vreinterpretq_u64_s64(vpaddlq_s32(acc)); }
 };
 
-inline I16 dot(I16 acc, uint32_t four, const int8_t* weights) {
+inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
   const int8x16_t x = vreinterpretq_s8_u32(vdupq_n_u32(four));
   BITEDGE_EACH acc.q[k] = vdotq_s32(acc.q[k], vld1q_s8(weights + 16 * k), x);
   return acc;

@@ -1,11 +1,11 @@
 // The operators without weights, sixteen channels at a time, in exactly the order of scalar.cpp. Included by the file
-// of each instruction set, after its vector header and finish.inl.
+// of each instruction set, after its vector header, functions.inl and finish.inl.
 namespace bitedge {
 namespace {
 
-inline F16 load_up_to(const float* p, int n) { return n >= kBlock ? f_load(p) : f_load(p, n); }
+inline F32x16 load_up_to(const float* p, int n) { return n >= kBlock ? f_load(p) : f_load(p, n); }
 
-inline void store_up_to(float* p, F16 x, int n) { n >= kBlock ? f_store(p, x) : f_store(p, x, n); }
+inline void store_up_to(float* p, F32x16 x, int n) { n >= kBlock ? f_store(p, x) : f_store(p, x, n); }
 
 // The taps of one output pixel that lie inside the image, along one axis.
 struct Span {
@@ -52,18 +52,18 @@ void max_pool_by_columns(const Pool2d& p, int32_t y, size_t c) {
   const size_t middle = first < last ? down : 0, bottom = size_t(last - first) * down;
   float* out = static_cast<float*>(p.output) + size_t(y) * size_t(p.out_w) * next + c;
   const auto column = [&](int32_t x) { return in + size_t(x < 0 ? 0 : x < p.in_w ? x : p.in_w - 1) * pixel; };
-  const auto largest = [&](const float* at, F16 best) {
+  const auto largest = [&](const float* at, F32x16 best) {
     best = f_greater_of(f_load(at), best);
     best = f_greater_of(f_load(at + middle), best);
     return f_greater_of(f_load(at + bottom), best);
   };
-  const F16 least = f_set(-__builtin_inff());
-  F16 shared[kBlocks];
+  const F32x16 least = f_set(-__builtin_inff());
+  F32x16 shared[kBlocks];
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) shared[j] = largest(column(-p.pad_left) + j * kBlock, least);
   for (int32_t x = 0; x < p.out_w; x++, out += next) {
     const float *center = column(x * 2 - p.pad_left + 1), *right = column(x * 2 - p.pad_left + 2);
     BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-      const F16 best = largest(center + j * kBlock, shared[j]);
+      const F32x16 best = largest(center + j * kBlock, shared[j]);
       shared[j] = largest(right + j * kBlock, least);
       f_store(out + j * kBlock, f_add(f_greater_of(shared[j], best), f_zero()));
     }
@@ -88,7 +88,7 @@ void max_pool_float(const Pool2d& p) {
   for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
     const float* in = static_cast<const float*>(p.input) + from;
     float* out = static_cast<float*>(p.output) + to;
-    F16 best = f_set(-__builtin_inff());
+    F32x16 best = f_set(-__builtin_inff());
     for (int32_t i = 0; i < rows; i++) {
       for (int32_t j = 0; j < columns; j++) {
         best = f_greater_of(load_up_to(in + size_t(i) * down + size_t(j) * right, n), best);
@@ -101,7 +101,7 @@ void max_pool_float(const Pool2d& p) {
 void avg_pool(const Pool2d& p) {
   const size_t down = row_pitch(p), right = column_pitch(p);
   for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
-    F16 total = f_zero();
+    F32x16 total = f_zero();
     const float* in = static_cast<const float*>(p.input) + from;
     if (rows == 2 && columns == 2 && n >= kBlock) {  // the window of the networks' shortcuts, without tests
       BITEDGE_UNROLL for (size_t i = 0; i < 2; i++) {
@@ -114,7 +114,7 @@ void avg_pool(const Pool2d& p) {
     }
     const int32_t count = p.count_include_pad ? p.kernel_h * p.kernel_w : rows * columns;
     const bool power_of_two = (count & (count - 1)) == 0;  // then the product is the quotient
-    const F16 mean = power_of_two ? f_mul(total, f_set(1 / float(count))) : f_div(total, f_set(float(count)));
+    const F32x16 mean = power_of_two ? f_mul(total, f_set(1 / float(count))) : f_div(total, f_set(float(count)));
     store_up_to(static_cast<float*>(p.output) + to, mean, n);
   });
 }
@@ -159,7 +159,7 @@ void normalize(const Rows& r) {
 }
 
 // The order of scalar::sum.
-inline float fold(F16 lanes) {
+inline float fold(F32x16 lanes) {
   float x[kBlock];
   f_store(x, lanes);
   for (int half = kBlock / 2; half > 0; half /= 2) {
@@ -173,34 +173,22 @@ void layer_norm(const Rows& r) {
   for (size_t pixel = 0; pixel < r.pixels; pixel++) {
     const float* in = static_cast<const float*>(r.input) + pixel * size_t(channels);
     float* out = r.output + pixel * size_t(channels);
-    F16 total = f_zero();
+    F32x16 total = f_zero();
     for (int c = 0; c < channels; c += kBlock) total = f_add(total, load_up_to(in + c, channels - c));
-    const F16 mean = f_set(fold(total) / float(channels));
-    F16 squares = f_zero();
+    const F32x16 mean = f_set(fold(total) / float(channels));
+    F32x16 squares = f_zero();
     for (int c = 0; c < channels; c += kBlock) {
-      const F16 d = f_sub(load_up_to(in + c, channels - c), mean);
+      const F32x16 d = f_sub(load_up_to(in + c, channels - c), mean);
       store_up_to(out + c, f_mul(d, d), channels - c);
       squares = f_add(squares, load_up_to(out + c, channels - c));
     }
-    const F16 inverse = f_set(1.0f / __builtin_sqrtf(fold(squares) / float(channels) + r.eps));
+    const F32x16 inverse = f_set(1.0f / __builtin_sqrtf(fold(squares) / float(channels) + r.eps));
     for (int c = 0; c < channels; c += kBlock) {
       const int n = channels - c;
-      const F16 x = f_mul(f_sub(load_up_to(in + c, n), mean), inverse);
+      const F32x16 x = f_mul(f_sub(load_up_to(in + c, n), mean), inverse);
       store_up_to(out + c, f_fma(x, load_up_to(r.scale + c, n), load_up_to(r.bias + c, n)), n);
     }
   }
-}
-
-// scalar::exp_negative on sixteen lanes.
-inline F16 exp_negative(F16 x) {
-  const F16 n = f_round(f_mul(x, f_set(1.44269504f)));
-  F16 r = f_fma(n, f_set(-0.693145752f), x);
-  r = f_fma(n, f_set(-1.42860677e-6f), r);
-  constexpr float kSeries[] = {1.39819995e-3f, 8.33345205e-3f, 4.16657962e-2f, 1.66666657e-1f, 0.5f, 1.0f, 1.0f};
-  F16 p = f_set(1.98756915e-4f);
-  for (const float c : kSeries) p = f_fma(p, r, f_set(c));
-  const F16 y = f_mul(p, f_power_of_two(n));
-  return f_select(f_less(x, f_set(-87.0f)), f_zero(), y);
 }
 
 void softmax(const Rows& r) {
@@ -210,12 +198,12 @@ void softmax(const Rows& r) {
     float* out = r.output + pixel * size_t(channels);
     float most = in[0];
     for (int c = 1; c < channels; c++) most = in[c] > most ? in[c] : most;
-    F16 total = f_zero();
+    F32x16 total = f_zero();
     for (int c = 0; c < channels; c += kBlock) {
       store_up_to(out + c, exp_negative(f_sub(load_up_to(in + c, channels - c), f_set(most))), channels - c);
       total = f_add(total, load_up_to(out + c, channels - c));
     }
-    const F16 sum = f_set(fold(total));
+    const F32x16 sum = f_set(fold(total));
     for (int c = 0; c < channels; c += kBlock)
       store_up_to(out + c, f_div(load_up_to(out + c, channels - c), sum), channels - c);
   }
@@ -229,7 +217,7 @@ void signs(const float* input, size_t begin, size_t end, const Finish& f) {
   Bits16* out = reinterpret_cast<Bits16*>(f.bits) + begin * words;
   for (size_t pixel = begin; pixel < end; pixel++, in += channels, out += words) {
     for (size_t c = 0; c < channels; c += kBlock) {
-      F16 x = f_load(in + c);
+      F32x16 x = f_load(in + c);
       if (kScaled) x = f_fma(x, f_load(f.scale + c), f_load(f.bias + c));
       out[c / kBlock] = Bits16(f_less(x, f_zero()));
     }
@@ -246,7 +234,7 @@ void elementwise(const void* input, bool from_bits, size_t begin, size_t end, co
     for (int c = 0; c < f.channels; c += kBlock) {
       const int n = f.channels - c < kBlock ? f.channels - c : kBlock;
       const uint64_t* row = static_cast<const uint64_t*>(input) + pixel * words_of(f);
-      const F16 x = from_bits
+      const F32x16 x = from_bits
                         ? plus_minus_one(reinterpret_cast<const Bits16*>(row)[c / kBlock])
                         : load_up_to(static_cast<const float*>(input) + pixel * size_t(f.channels) + size_t(c), n);
       finish_any(f, pixel, c, n, x);

@@ -14,11 +14,11 @@
 namespace bitedge {
 namespace {
 
-inline F16 twice(F16 x) { return f_add(x, x); }
+inline F32x16 twice(F32x16 x) { return f_add(x, x); }
 
 // Bᵀ·d, scaled to small integers. The weights carry the inverse factors.
-inline __attribute__((always_inline)) void to_points(const F16 (&d)[6], F16 (&out)[6]) {
-  const F16 a = f_sub(d[3], d[1]), b = f_sub(d[4], d[2]), three = f_set(3.0f), two = f_set(2.0f);
+inline __attribute__((always_inline)) void to_points(const F32x16 (&d)[6], F32x16 (&out)[6]) {
+  const F32x16 a = f_sub(d[3], d[1]), b = f_sub(d[4], d[2]), three = f_set(3.0f), two = f_set(2.0f);
   out[0] = f_fma(three, a, twice(f_add(f_sub(d[0], d[2]), b)));
   out[1] = f_fma(three, f_add(d[2], d[3]), twice(f_add(a, b)));
   out[2] = f_fma(three, f_sub(d[2], d[3]), twice(f_sub(a, b)));
@@ -28,12 +28,12 @@ inline __attribute__((always_inline)) void to_points(const F16 (&d)[6], F16 (&ou
 }
 
 // First times 1 - 2x, which has the root 1/2: what is left are the points 0, 1, -1, 2, -2 and infinity.
-inline __attribute__((always_inline)) void to_points(const F16 (&d)[7], F16 (&out)[7]) {
-  const F16 two = f_set(2.0f), four = f_set(-4.0f);
-  F16 g[6];
+inline __attribute__((always_inline)) void to_points(const F32x16 (&d)[7], F32x16 (&out)[7]) {
+  const F32x16 two = f_set(2.0f), four = f_set(-4.0f);
+  F32x16 g[6];
   BITEDGE_UNROLL for (int i = 0; i < 6; i++) g[i] = f_fma(f_set(-2.0f), d[i + 1], d[i]);
-  const F16 even = f_fma(four, g[2], g[4]), odd = f_fma(four, g[1], g[3]);
-  const F16 near_even = f_sub(g[4], g[2]), near_odd = f_sub(g[3], g[1]);
+  const F32x16 even = f_fma(four, g[2], g[4]), odd = f_fma(four, g[1], g[3]);
+  const F32x16 near_even = f_sub(g[4], g[2]), near_odd = f_sub(g[3], g[1]);
   out[0] = f_fma(four, f_sub(g[2], g[0]), near_even);
   out[1] = f_add(even, odd);
   out[2] = f_sub(even, odd);
@@ -47,8 +47,8 @@ inline __attribute__((always_inline)) void to_points(const F16 (&d)[7], F16 (&ou
 constexpr float kOnes = 6.0f;
 
 // Aᵀ·m: the outputs from the points.
-inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&out)[4]) {
-  const F16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
+inline __attribute__((always_inline)) void from_points(const F32x16 (&m)[6], F32x16 (&out)[4]) {
+  const F32x16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
   out[0] = f_add(f_add(m[0], sum), f_add(m[3], m[4]));
   out[1] = f_fma(f_set(-2.0f), m[4], f_fma(f_set(0.5f), m[3], difference));
   out[2] = f_fma(f_set(4.0f), m[4], f_fma(f_set(0.25f), m[3], sum));
@@ -56,9 +56,9 @@ inline __attribute__((always_inline)) void from_points(const F16 (&m)[6], F16 (&
 }
 
 template <int kOut>
-inline __attribute__((always_inline)) void from_points(const F16 (&m)[7], F16 (&out)[kOut]) {
-  const F16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
-  const F16 far_sum = f_add(m[3], m[4]), far_difference = f_sub(m[3], m[4]);
+inline __attribute__((always_inline)) void from_points(const F32x16 (&m)[7], F32x16 (&out)[kOut]) {
+  const F32x16 sum = f_add(m[1], m[2]), difference = f_sub(m[1], m[2]);
+  const F32x16 far_sum = f_add(m[3], m[4]), far_difference = f_sub(m[3], m[4]);
   out[0] = f_add(f_add(m[0], m[5]), f_add(sum, far_sum));
   out[1] = f_fma(f_set(2.0f), far_difference, f_fma(f_set(0.5f), m[5], difference));
   out[2] = f_fma(f_set(4.0f), far_sum, f_fma(f_set(0.25f), m[5], sum));
@@ -72,15 +72,15 @@ inline __attribute__((always_inline)) void from_points(const F16 (&m)[7], F16 (&
 template <int kPoints, int kOut>
 inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float* v, size_t pitch) {
   const size_t row = size_t(tile / c.tiles_w) * kOut, column = size_t(tile % c.tiles_w) * kOut;
-  F16 half[kPoints][kPoints];
+  F32x16 half[kPoints][kPoints];
   for (int i = 0; i < kPoints; i++) {
     const uint8_t* from = c.map + ((row + size_t(i)) * size_t(c.map_w) + column) * size_t(c.lanes) + lane;
-    F16 d[kPoints];
+    F32x16 d[kPoints];
     BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_from_bytes(from + j * c.lanes);
     to_points(d, half[i]);
   }
   for (int j = 0; j < kPoints; j++) {
-    F16 d[kPoints], out[kPoints];
+    F32x16 d[kPoints], out[kPoints];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = half[i][j];
     to_points(d, out);
     if (j == 1) out[1] = f_fma(f_set(-kOnes * kOnes), f_load(c.center + lane), out[1]);
@@ -93,7 +93,7 @@ inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float
 template <int kUsed, int kPoints, int kTiles>
 inline __attribute__((always_inline)) void add_products(const StemConv& c, int32_t k, int32_t end, const float* v,
                                                         const float* u, const float* ahead,
-                                                        F16 (&acc)[kTiles][kPoints]) {
+                                                        F32x16 (&acc)[kTiles][kPoints]) {
   const float* tile[kTiles];
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     tile[i] = v + size_t(i) * size_t(kPoints) * size_t(c.lanes);
@@ -104,7 +104,7 @@ inline __attribute__((always_inline)) void add_products(const StemConv& c, int32
     const size_t at = size_t(c.element[k]);
     __builtin_prefetch(ahead + k * kBlock, 0, 2);
     BITEDGE_UNROLL for (int p = 0; p < kUsed; p++) {
-      const F16 weights = f_load(u + p * kBlock);
+      const F32x16 weights = f_load(u + p * kBlock);
       BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
         acc[i][p] = f_fma(f_set(tile[i][at + size_t(p * kBlock)]), weights, acc[i][p]);
       }
@@ -118,14 +118,14 @@ inline __attribute__((always_inline)) void add_products(const StemConv& c, int32
 template <int kPoints, int kOut, int kTiles>
 inline __attribute__((always_inline)) void multiply(const StemConv& c, bool last, const float* v, const float* u,
                                                     const float* ahead, float* half) {
-  F16 acc[kTiles][kPoints];
+  F32x16 acc[kTiles][kPoints];
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) acc[i][p] = f_zero();
   }
   add_products<kPoints>(c, 0, last ? c.whole : c.wide, v, u, ahead, acc);
   add_products<kPoints - 1>(c, c.wide, last ? c.wide + c.high : c.depth, v, u, ahead, acc);
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-    F16 out[kOut];
+    F32x16 out[kOut];
     from_points(acc[i], out);
     float* to = half + i * kPoints * kOut * kBlock;
     BITEDGE_UNROLL for (int o = 0; o < kOut; o++) f_store(to + o * kBlock, out[o]);
@@ -167,13 +167,13 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
   const Tail<Ending::kAny> tail(c.finish, first, block * kBlock);
   float* floats = c.finish.floats + first * size_t(c.finish.pitch) + size_t(block) * kBlock;
   for (int j = 0; j < columns; j++) {
-    F16 d[kPoints], out[kOut];
+    F32x16 d[kPoints], out[kOut];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = f_load(half + (i * kOut + j) * kBlock);
     from_points(d, out);
     BITEDGE_UNROLL for (int i = 0; i < kOut; i++) {
       if (i >= rows) break;
       const size_t pixel = size_t(i) * width + size_t(j);
-      const F16 y = f_add(out[i], f_load(bias + row[pixel]));
+      const F32x16 y = f_add(out[i], f_load(bias + row[pixel]));
       if (kEnding == StemEnding::kAny) {
         tail.put(pixel, y);
       } else {

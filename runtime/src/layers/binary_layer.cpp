@@ -31,7 +31,7 @@ class BinaryLayer final : public Layer {
         kernel_(kernel),
         geometry_(geometry),
         map_(geometry, grouping, node.pad_value),
-        ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr, geometry.out),
+        ending_(graph, node),
         groups_(size_t(node.window.groups)),
         blocks_(in_blocks(size_t(geometry.out.channels) / groups_)),
         origins_(geometry.origins(map_.unit())) {
@@ -59,7 +59,7 @@ class BinaryLayer final : public Layer {
 
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
-    const Word* map = static_cast<const Word*>(call.input);
+    const Word* map = static_cast<const Word*>(call.inputs[0]);
     if (!map_.is_input()) {
       map = static_cast<const Word*>(call.scratch);
       prepare(call, pool);
@@ -170,7 +170,7 @@ class BinaryLayer final : public Layer {
     const size_t parts = pool.size() == 1 ? 1 : std::min(size_t(pool.size()), size_t(geometry_.height));
     pool.each(call.images * parts, [&](size_t i) {
       const size_t image = i / parts, part = i % parts;
-      map_.fill(static_cast<const Word*>(call.input) + image * image_words,
+      map_.fill(static_cast<const Word*>(call.inputs[0]) + image * image_words,
                 static_cast<Word*>(call.scratch) + image * map_.image_words(),
                 int32_t(size_t(geometry_.height) * part / parts),
                 int32_t(size_t(geometry_.height) * (part + 1) / parts));
@@ -219,7 +219,7 @@ class BinaryLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<const Layer> make_binary_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
-  if (!kernels.binary) return nullptr;
+  if (!kernels.binary || !EndingPlan::covers(graph, node)) return nullptr;
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   const size_t groups = size_t(node.window.groups), words = (size_t(in.channels) / groups + 63) / 64;

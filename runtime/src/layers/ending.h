@@ -12,8 +12,10 @@ namespace bitedge {
 
 class EndingPlan {
  public:
-  // `residual` is the node's second input, or null.
-  EndingPlan(const Node& node, const Value* residual, const Shape& out);
+  EndingPlan(const Graph& graph, const Node& node);
+
+  // Whether kernels can run the node's epilogue.
+  static bool covers(const Graph& graph, const Node& node);
 
   // The epilogue for the images of a call from `image` on.
   Finish bind(const Call& call, size_t image) const;

@@ -24,7 +24,7 @@ class FloatLayer final : public Layer {
       : Layer(std::string(kernels.name) + " conv2d " + kernels.conv->tile),
         kernel_(*kernels.conv),
         geometry_(geometry),
-        ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr, geometry.out),
+        ending_(graph, node),
         groups_(size_t(node.window.groups)),
         blocks_((size_t(geometry.out.channels) / groups_ + kBlock - 1) / kBlock),
         dense_(geometry.out.pixels() == 1 && groups_ == 1),
@@ -44,7 +44,7 @@ class FloatLayer final : public Layer {
 
   void run(const Call& call, Pool& pool) const override {
     ending_.clear_tails(call);
-    const float* map = static_cast<const float*>(call.input);
+    const float* map = static_cast<const float*>(call.inputs[0]);
     if (geometry_.padded) {
       map = static_cast<const float*>(call.scratch);
       prepare(call, pool);
@@ -100,7 +100,7 @@ class FloatLayer final : public Layer {
     const size_t parts = std::min(size_t(pool.size()), size_t(geometry_.height));
     pool.each(call.images * parts, [&](size_t i) {
       const size_t image = i / parts, part = i % parts, rows = size_t(geometry_.height);
-      fill_padded(geometry_, static_cast<const float*>(call.input) + image * geometry_.in.elements(),
+      fill_padded(geometry_, static_cast<const float*>(call.inputs[0]) + image * geometry_.in.elements(),
                   static_cast<float*>(call.scratch) + image * map_floats(), int32_t(rows * part / parts),
                   int32_t(rows * (part + 1) / parts),
                   [](const float* from, float* to, size_t n) { std::memcpy(to, from, n * sizeof(float)); });
@@ -174,7 +174,7 @@ class FloatLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<const Layer> make_float_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
-  if (!kernels.conv) return nullptr;
+  if (!kernels.conv || !EndingPlan::covers(graph, node)) return nullptr;
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   const size_t groups = size_t(node.window.groups);

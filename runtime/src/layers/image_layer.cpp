@@ -22,7 +22,7 @@ class ImageLayer final : public Layer {
       : Layer(std::string(kernels.name) + " image_conv2d " + kernels.image->tile),
         kernel_(*kernels.image),
         geometry_(geometry),
-        ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr, geometry.out),
+        ending_(graph, node),
         blocks_((size_t(geometry.out.channels) + kBlock - 1) / kBlock),
         origins_(geometry.origins(size_t(geometry.in.channels))) {
     pack(node);
@@ -99,7 +99,7 @@ class ImageLayer final : public Layer {
     const uint8_t flip = uint8_t(kernel_.bias);  // u - 128 as a signed byte is u with its highest bit flipped
     pool.each(call.images * parts, [&](size_t i) {
       const size_t image = i / parts, part = i % parts;
-      fill_padded(geometry_, static_cast<const uint8_t*>(call.input) + image * geometry_.in.elements(),
+      fill_padded(geometry_, static_cast<const uint8_t*>(call.inputs[0]) + image * geometry_.in.elements(),
                   static_cast<uint8_t*>(call.scratch) + image * map_bytes(), int32_t(rows * part / parts),
                   int32_t(rows * (part + 1) / parts), [&](const uint8_t* from, uint8_t* to, size_t n) {
                     for (size_t j = 0; j < n; j++) to[j] = uint8_t(from[j] ^ flip);
@@ -138,7 +138,7 @@ class ImageLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<const Layer> make_image_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
-  if (!kernels.image || node.window.groups != 1) return nullptr;
+  if (!kernels.image || node.window.groups != 1 || !EndingPlan::covers(graph, node)) return nullptr;
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   if (!geometry.fits(size_t(in.channels))) return nullptr;

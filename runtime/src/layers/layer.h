@@ -21,11 +21,9 @@ struct Ahead {
 
 // Where one run of a layer finds its data: `images` images, outermost.
 struct Call {
-  const void* input = nullptr;
-  const void* residual = nullptr;  // null when the node has none
-  void* first = nullptr;           // the outputs in the node's order
-  void* second = nullptr;          // null when the node has one output
-  void* scratch = nullptr;         // scratch_bytes(images, threads), aligned to 64
+  const void* const* inputs = nullptr;  // in the order of the step
+  void* const* outputs = nullptr;       // floats before bits
+  void* scratch = nullptr;              // scratch_bytes(images, threads), aligned to 64
   size_t images = 1;
   Ahead ahead;
 };

@@ -29,7 +29,7 @@ class PooledStem final : public Layer {
         together_(std::max(1, StemConv::kStrip / tiles_in_row_)),
         width_(size_t(stem.geometry().out.width) * kBlock) {
     pool_.in_pitch = kBlock;
-    if (sign) sign_.emplace(*sign, nullptr, graph.values[size_t(sign->outputs[0])].shape);
+    if (sign) sign_.emplace(graph, *sign);
   }
 
   size_t scratch_bytes(size_t, int threads) const override {
@@ -39,8 +39,7 @@ class PooledStem final : public Layer {
 
   void run(const Call& call, Pool& threads) const override {
     Call tail = call;  // of the elementwise node
-    tail.first = call.second;
-    tail.second = nullptr;
+    tail.outputs++;
     if (sign_) sign_->clear_tails(tail);
     uint8_t* map = static_cast<uint8_t*>(call.scratch);
     Work work;
@@ -49,8 +48,8 @@ class PooledStem final : public Layer {
     work.scratch = reinterpret_cast<float*>(map + stem_.map_bytes());
     work.seams = work.scratch + size_t(threads.size()) * thread_floats();
     for (size_t image = 0; image < call.images; image++) {
-      stem_.prepare(static_cast<const uint8_t*>(call.input) + image * stem_.geometry().in.elements(), map, threads);
-      work.pooled = static_cast<float*>(call.first) + image * out_.elements();
+      stem_.prepare(static_cast<const uint8_t*>(call.inputs[0]) + image * stem_.geometry().in.elements(), map, threads);
+      work.pooled = static_cast<float*>(call.outputs[0]) + image * out_.elements();
       if (sign_) work.finish = sign_->bind(tail, image);
       threads.each_on(size_t(work.bands), [&](size_t i, int thread) {
         band(work, int32_t(i), work.scratch + size_t(thread) * thread_floats());
@@ -140,8 +139,9 @@ class PooledStem final : public Layer {
 
   // The convolution's epilogue, into rows of one block.
   Finish into(float* rows, size_t block) const {
+    void* const floats = rows - block * kBlock;  // within the scratch, which begins long before
     Call call;
-    call.first = rows - block * kBlock;  // within the scratch, which begins long before
+    call.outputs = &floats;
     Finish finish = stem_.ending().bind(call, 0);
     finish.pitch = kBlock;
     return finish;

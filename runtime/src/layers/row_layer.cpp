@@ -39,8 +39,8 @@ class PoolLayer final : public Layer {
     pool.each(call.images * parts, [&](size_t i) {
       const size_t image = i / parts, part = i % parts;
       Pool2d p = pool_;
-      p.input = static_cast<const unsigned char*>(call.input) + image * in_bytes_;
-      p.output = static_cast<unsigned char*>(call.first) + image * out_bytes_;
+      p.input = static_cast<const unsigned char*>(call.inputs[0]) + image * in_bytes_;
+      p.output = static_cast<unsigned char*>(call.outputs[0]) + image * out_bytes_;
       p.row_begin = int32_t(rows_ * part / parts);
       p.row_end = int32_t(rows_ * (part + 1) / parts);
       kernel_(p);
@@ -75,8 +75,8 @@ class RowLayer final : public Layer {
     pool.each(parts, [&](size_t part) {
       const size_t begin = pixels * part / parts, end = pixels * (part + 1) / parts;
       Rows r = row_;
-      r.input = static_cast<const unsigned char*>(call.input) + begin * in_bytes_;
-      r.output = static_cast<float*>(call.first) + begin * size_t(r.channels);
+      r.input = static_cast<const unsigned char*>(call.inputs[0]) + begin * in_bytes_;
+      r.output = static_cast<float*>(call.outputs[0]) + begin * size_t(r.channels);
       r.pixels = end - begin;
       kernel_(r);
     });
@@ -95,8 +95,7 @@ class ElementwiseLayer final : public Layer {
         kernel_(kernels.rows->elementwise),
         from_bits_(graph.values[size_t(node.inputs[0])].kind == Kind::kBits),
         pixels_(graph.values[size_t(node.inputs[0])].shape.pixels()),
-        ending_(node, node.inputs.size() > 1 ? &graph.values[size_t(node.inputs[1])] : nullptr,
-                graph.values[size_t(node.outputs[0])].shape) {}
+        ending_(graph, node) {}
 
   size_t scratch_bytes(size_t, int) const override { return 0; }
 
@@ -105,7 +104,7 @@ class ElementwiseLayer final : public Layer {
     const size_t pixels = call.images * pixels_, parts = parts_of(pool, pixels);
     const Finish finish = ending_.bind(call, 0);
     pool.each(parts, [&](size_t part) {
-      kernel_(call.input, from_bits_, pixels * part / parts, pixels * (part + 1) / parts, finish);
+      kernel_(call.inputs[0], from_bits_, pixels * part / parts, pixels * (part + 1) / parts, finish);
     });
   }
 
@@ -123,6 +122,7 @@ std::unique_ptr<const Layer> make_row_layer(const Graph& graph, const Node& node
   switch (node.op) {
     case Op::kMaxPool2d:
     case Op::kAvgPool2d:
+      if (node.overhang_bottom || node.overhang_right) return nullptr;
       return std::make_unique<PoolLayer>(graph, node, kernels);
     case Op::kNormalize:
       return std::make_unique<RowLayer>(graph, node, kernels, "normalize", kernels.rows->normalize);
@@ -131,6 +131,7 @@ std::unique_ptr<const Layer> make_row_layer(const Graph& graph, const Node& node
     case Op::kSoftmax:
       return std::make_unique<RowLayer>(graph, node, kernels, "softmax", kernels.rows->softmax);
     default:
+      if (!EndingPlan::covers(graph, node)) return nullptr;
       return std::make_unique<ElementwiseLayer>(graph, node, kernels);
   }
 }

@@ -51,6 +51,12 @@ double channel_of(const View<float>& view, size_t channel, double missing) {
   return view ? double(view[view.size == 1 ? 0 : channel]) : missing;
 }
 
+// The fma that an epilogue begins with, which the weights carry; empty when it does not.
+EpilogueStep leading_fma(const Node& conv) {
+  const std::vector<EpilogueStep>& steps = conv.epilogue.steps;
+  return !steps.empty() && steps[0].kind == StepKind::kFma ? steps[0] : EpilogueStep();
+}
+
 int32_t tiles(int32_t outputs, int32_t tile) { return (outputs + tile - 1) / tile; }
 
 // Outputs of a tile along each axis: four taps leave points for four, three taps for five, where fewer of them cover
@@ -70,7 +76,7 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
     : Layer(std::string(kernels.name) + " conv2d " + kernels.stem->tile),
       kernel_(*kernels.stem),
       geometry_(geometry),
-      ending_(conv, conv.inputs.size() > 1 ? &graph.values[size_t(conv.inputs[1])] : nullptr, geometry.out),
+      ending_(graph, conv),
       plain_(conv.inputs.size() == 1 && !conv.epilogue.emit_bits),
       stride_(geometry.window.stride_h),
       taps_((geometry.window.kernel_h + stride_ - 1) / stride_),
@@ -129,7 +135,7 @@ void StemLayer::pack(const Node& normalize, const Node& conv) {
   const int32_t channels = geometry_.in.channels;
   weights_ = Aligned<float>(size_t(points_ * points_) * size_t(blocks_) * size_t(depth_) * kBlock);
   for (int32_t o = 0; o < geometry_.out.channels; o++) {
-    const double scale = channel_of(conv.epilogue.scale, size_t(o), 1);
+    const double scale = channel_of(leading_fma(conv).scale, size_t(o), 1);
     for (size_t k = 0; k < order_.size(); k++) {
       const int32_t c = order_[k] % channels, phase = order_[k] / channels, phase_x = phase % stride_,
                     phase_y = phase / stride_;
@@ -159,6 +165,7 @@ void StemLayer::pack(const Node& normalize, const Node& conv) {
 
 // Σ w·(u·scale + offset) = Σ w·scale·(u - center) + Σ real taps w·(center·scale + offset); then the epilogue's.
 void StemLayer::fill_bias(const Node& normalize, const Node& conv) {
+  const EpilogueStep fma = leading_fma(conv);
   const Geometry::Classes classes = geometry_.classes();
   const size_t taps = geometry_.taps().size(), channels = size_t(geometry_.in.channels),
                pitch = size_t(blocks_) * kBlock;
@@ -172,7 +179,7 @@ void StemLayer::fill_bias(const Node& normalize, const Node& conv) {
           sum += weight(conv, (o * taps + t) * channels + c) * shift;
         }
       }
-      bias_[k * pitch + o] = float(sum * channel_of(conv.epilogue.scale, o, 1) + channel_of(conv.epilogue.bias, o, 0));
+      bias_[k * pitch + o] = float(sum * channel_of(fma.scale, o, 1) + channel_of(fma.bias, o, 0));
     }
   }
   for (const int32_t k : classes.of_pixel) rows_.push_back(k * int32_t(pitch));
@@ -262,7 +269,7 @@ void StemLayer::run(const Call& call, Pool& pool) const {
   const size_t total = size_t(tiles_h_) * size_t(tiles_w_), strips = (total + StemConv::kStrip - 1) / StemConv::kStrip;
   const size_t parts = pool.size() == 1 ? 1 : std::min(strips, size_t(pool.size()) * 8);
   for (size_t image = 0; image < call.images; image++) {
-    prepare(static_cast<const uint8_t*>(call.input) + image * geometry_.in.elements(), map, pool);
+    prepare(static_cast<const uint8_t*>(call.inputs[0]) + image * geometry_.in.elements(), map, pool);
     const Finish finish = ending_.bind(call, image);
     pool.each_on(parts, [&](size_t part, int thread) {
       const size_t begin = strips * part / parts * StemConv::kStrip,
@@ -277,7 +284,7 @@ std::unique_ptr<const StemLayer> make_stem_layer(const Graph& graph, const Node&
                                                  const KernelSet& kernels) {
   const Window& w = conv.window;
   const bool square = w.kernel_h == w.kernel_w && w.stride_h == w.stride_w && w.dilation_h == 1 && w.dilation_w == 1;
-  if (!kernels.stem || !square || w.groups != 1 || w.kernel_h < 5) return nullptr;
+  if (!kernels.stem || !EndingPlan::covers(graph, conv) || !square || w.groups != 1 || w.kernel_h < 5) return nullptr;
   const int32_t taps = (w.kernel_h + w.stride_h - 1) / w.stride_h;
   const Shape& in = graph.values[size_t(conv.inputs[0])].shape;
   const Geometry geometry(w, in, graph.values[size_t(conv.outputs[0])].shape);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/table.h"
+#include "layers/ending.h"
 #include "layers/pooled_stem.h"
 #include "layers/stem_layer.h"
 
@@ -29,11 +30,24 @@ size_t only_reader(const Graph& graph, size_t n, Op op) {
   return nodes.size() == 1 && nodes[0] != kNone && graph.nodes[nodes[0]].op == op ? nodes[0] : kNone;
 }
 
+// A float of the output's shape that the epilogue adds, and that nothing else in the node reads; else -1.
+int32_t residual(const Graph& graph, const Node& node) {
+  for (const EpilogueStep& step : node.epilogue.steps) {
+    if (step.kind != StepKind::kAdd || !node.epilogue.emit_float) continue;
+    const int32_t value = node.inputs[step.input];
+    if (graph.values[size_t(value)].kind == Kind::kFloat && value != node.inputs[0]) return value;
+  }
+  return -1;
+}
+
 // An elementwise node without residual and with one output that reads node `n`'s output; else kNone.
 size_t any_sign(const Graph& graph, size_t n) {
   for (const size_t r : readers(graph, graph.nodes[n].outputs[0])) {
     if (r == kNone || graph.nodes[r].op != Op::kElementwise) continue;
-    if (graph.nodes[r].inputs.size() == 1 && graph.nodes[r].outputs.size() == 1) return r;
+    if (graph.nodes[r].inputs.size() == 1 && graph.nodes[r].outputs.size() == 1 &&
+        EndingPlan::covers(graph, graph.nodes[r])) {
+      return r;
+    }
   }
   return kNone;
 }
@@ -55,10 +69,9 @@ Program::Program(const Graph& graph, const KernelSet& kernels) : graph_(graph), 
     Step step;
     step.layer = &keep(make_layer(graph, node, kernels));
     step.node = n;
-    step.input = node.inputs[0];
-    step.residual = node.inputs.size() > 1 ? node.inputs[1] : -1;
-    step.first = node.outputs[0];
-    step.second = node.outputs.size() > 1 ? node.outputs[1] : -1;
+    step.inputs = node.inputs;
+    step.outputs = node.outputs;
+    step.in_place = residual(graph, node);
     all_.push_back(step);
     names_.push_back(step.layer->kernel());
   }
@@ -96,7 +109,7 @@ void Program::fuse_stem() {
   keep(std::move(made));
 
   all_[conv].layer = &stem;
-  all_[conv].input = graph.nodes[0].inputs[0];
+  all_[conv].inputs[0] = graph.nodes[0].inputs[0];
   names_[conv] = stem.kernel();
   std::vector<size_t> absorbed = {0};
   Step step = all_[conv];
@@ -106,8 +119,8 @@ void Program::fuse_stem() {
     const size_t sign = any_sign(graph, pool);
     step.layer =
         &keep(make_pooled_stem(graph, stem, graph.nodes[pool], sign == kNone ? nullptr : &graph.nodes[sign], kernels_));
-    step.first = graph.nodes[pool].outputs[0];
-    step.second = sign == kNone ? -1 : graph.nodes[sign].outputs[0];
+    step.outputs = {graph.nodes[pool].outputs[0]};
+    if (sign != kNone) step.outputs.push_back(graph.nodes[sign].outputs[0]);
     absorbed.insert(absorbed.end(), {conv, pool});
     if (sign != kNone) absorbed.push_back(sign);
     names_[conv] = step.layer->kernel();

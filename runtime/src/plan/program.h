@@ -16,12 +16,13 @@ namespace bitedge {
 
 struct KernelSet;
 
-// One thing to do: a layer and the values that it reads and writes, -1 where there is none.
+// One thing to do: a layer and the values that it reads and writes.
 struct Step {
   const Layer* layer = nullptr;
   size_t node = 0;  // whose time it is
-  int32_t input = -1, residual = -1, first = -1, second = -1;
-  Ahead ahead;  // to fetch meanwhile
+  std::vector<int32_t> inputs, outputs;
+  int32_t in_place = -1;  // a float that is read element by element, whose place the first output may take
+  Ahead ahead;            // to fetch meanwhile
 };
 
 class Program {

@@ -17,13 +17,6 @@ namespace {
 constexpr size_t kChunkBytes = size_t(4) << 20;
 constexpr size_t kChunkImages = 16;
 
-size_t value_bytes(const Value& value) {
-  const size_t pixel = value.kind == Kind::kBits    ? value.shape.words() * sizeof(uint64_t)
-                       : value.kind == Kind::kFloat ? size_t(value.shape.channels) * sizeof(float)
-                                                    : size_t(value.shape.channels);
-  return value.shape.pixels() * pixel;
-}
-
 }  // namespace
 
 Context::Context(const Program& program, int threads, bool keep_values, MemoryLimit limit,
@@ -46,13 +39,10 @@ void Context::plan(size_t images) {
   std::vector<Life> lives(values + steps.size());
   for (int32_t t = 0; t < end; t++) {
     const Step& step = steps[size_t(t)];
-    for (const int32_t v : {step.first, step.second}) {
-      if (v >= 0)
-        lives[size_t(v)] = {uint64_t(value_bytes(graph.values[size_t(v)])) * images, t, keep_values_ ? end : t};
+    for (const int32_t v : step.outputs) {
+      lives[size_t(v)] = {uint64_t(graph.values[size_t(v)].bytes()) * images, t, keep_values_ ? end : t};
     }
-    for (const int32_t v : {step.input, step.residual}) {
-      if (v >= 0) lives[size_t(v)].last = std::max(lives[size_t(v)].last, t);
-    }
+    for (const int32_t v : step.inputs) lives[size_t(v)].last = std::max(lives[size_t(v)].last, t);
     lives[values + size_t(t)] = {step.layer->scratch_bytes(images, pool_.size()), t, t};
   }
   lives[size_t(graph.output)].last = end;
@@ -61,9 +51,8 @@ void Context::plan(size_t images) {
   std::iota(home.begin(), home.end(), size_t(0));
   for (int32_t t = 0; t < end; t++) {
     const Step& step = steps[size_t(t)];
-    if (step.residual <= 0 || step.residual == step.input || lives[size_t(step.residual)].last != t) continue;
-    const size_t residual = size_t(step.residual), sum = size_t(step.first);
-    if (graph.values[residual].kind != Kind::kFloat || graph.values[sum].kind != Kind::kFloat) continue;
+    if (step.in_place <= 0 || lives[size_t(step.in_place)].last != t) continue;
+    const size_t residual = size_t(step.in_place), sum = size_t(step.outputs[0]);
     home[sum] = home[residual];
     lives[home[sum]].last = lives[sum].last;
     lives[sum].bytes = 0;
@@ -74,6 +63,10 @@ void Context::plan(size_t images) {
   const std::vector<uint64_t> offsets = place(lives, &total);
   if (total > limit_.of(images)) refuse_memory("a context for this batch", total, limit_.of(images));
   values_.reserve(lives.size());
+  for (const Step& step : steps) {
+    inputs_.resize(std::max(inputs_.size(), step.inputs.size()));
+    outputs_.resize(std::max(outputs_.size(), step.outputs.size()));
+  }
   planned_ = 0;
   arena_.reserve(total);
   values_.resize(lives.size());
@@ -113,7 +106,7 @@ void Context::run(const void* input, size_t batch, float* output) {
   const Graph& graph = program_.graph();
   if (batch == 0) throw Error(Status::kArgument, "expected at least one image, got a batch of 0");
   prepare(batch);
-  const size_t in = value_bytes(graph.values[0]), out = graph.values[size_t(graph.output)].shape.elements();
+  const size_t in = graph.values[0].bytes(), out = graph.values[size_t(graph.output)].shape.elements();
   for (size_t done = 0; done < batch;) {
     const size_t images = std::min(planned_, batch - done);
     values_[0] = const_cast<unsigned char*>(static_cast<const unsigned char*>(input)) + done * in;
@@ -126,16 +119,15 @@ void Context::run(const void* input, size_t batch, float* output) {
 void Context::run_chunk(size_t images) {
   const std::vector<Step>& steps = program_.steps(keep_values_);
   const size_t scratch = program_.graph().values.size();
-  const auto value = [&](int32_t v) { return v < 0 ? nullptr : values_[size_t(v)]; };
   using Clock = std::chrono::steady_clock;
   Clock::time_point before = profiling_ ? Clock::now() : Clock::time_point();
   for (size_t t = 0; t < steps.size(); t++) {
+    for (size_t i = 0; i < steps[t].inputs.size(); i++) inputs_[i] = values_[size_t(steps[t].inputs[i])];
+    for (size_t i = 0; i < steps[t].outputs.size(); i++) outputs_[i] = values_[size_t(steps[t].outputs[i])];
     Call call;
     call.images = images;
-    call.input = value(steps[t].input);
-    call.residual = value(steps[t].residual);
-    call.first = value(steps[t].first);
-    call.second = value(steps[t].second);
+    call.inputs = inputs_.data();
+    call.outputs = outputs_.data();
     call.scratch = values_[scratch + t];
     if (images == 1) call.ahead = steps[t].ahead;
     steps[t].layer->run(call, pool_);

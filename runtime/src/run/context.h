@@ -63,6 +63,8 @@ class Context {
   bool profiling_ = false;
   Arena arena_;
   std::vector<void*> values_;
+  std::vector<const void*> inputs_;  // of the step that runs
+  std::vector<void*> outputs_;
   Pool pool_;
   std::vector<uint64_t> nanoseconds_;
 };

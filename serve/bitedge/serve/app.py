@@ -1,27 +1,27 @@
-"""Build the HTTP application from its configuration."""
+"""Build the application from its settings."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
 from importlib import metadata
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 
-from bitedge.serve import openapi
-from bitedge.serve.access import closed_scopes
-from bitedge.serve.answers import json_response
-from bitedge.serve.api import classify, health, oip
+from bitedge.serve.api import classify, health, oip, repository, schemas
+from bitedge.serve.api.classify import JsonResponse
 from bitedge.serve.api.errors import ServeError
-from bitedge.serve.gate import Gate, error_headers, internal_message
 from bitedge.serve.inference.preprocessing import warm_up
-from bitedge.serve.models.registry import Event, ModelStore
-from bitedge.serve.service import Service
-from bitedge.serve.settings import ServeConfig
+from bitedge.serve.models.registry import Event
+from bitedge.serve.observability.context import RequestContext, RequestMiddleware
+from bitedge.serve.security.dependencies import Service
+from bitedge.serve.security.keys import SCOPES
+from bitedge.serve.settings import ServeSettings
 
 log = logging.getLogger("bitedge.serve")
 
@@ -30,19 +30,22 @@ DESCRIPTION = (
     "`/v2` speaks the Open Inference Protocol. "
     'Every error is `{"error": "..."}`.'
 )
+STATE_SECONDS = 0.2  # how often a worker looks at the desired state
+BEAT_SECONDS = 0.5
+RESTART_SECONDS = 1.0  # pause before a failed background task begins again
 
 
 def version() -> str:
-    """The version of bitedge that serves."""
+    """Return the version of bitedge."""
     try:
         return metadata.version("bitedge")
     except metadata.PackageNotFoundError:
         return "0"
 
 
-def create_app(config: ServeConfig, store: ModelStore | None = None) -> Gate:
-    """Build the application; models are loaded when it starts, unless a loaded store is given."""
-    service = Service.build(config, store)
+def create_app(settings: ServeSettings, service: Service | None = None) -> RequestMiddleware:
+    """Build the application; models are loaded when it starts."""
+    service = service or Service.build(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -57,90 +60,123 @@ def create_app(config: ServeConfig, store: ModelStore | None = None) -> Gate:
         docs_url=None,
         redoc_url=None,
         redirect_slashes=False,
+        root_path=settings.root_path,
         telemetry={"tracing": False, "metrics": False},
     )
-    classifying, direct = classify.routes(service)
+    app.add_exception_handler(ServeError, serve_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, validation_error)
-    app.add_exception_handler(ServeError, serve_error)
     app.add_exception_handler(Exception, internal_error)
-    for router in (
-        classifying,
-        oip.routes(service),
-        health.routes(service),
-        health.page_routes(service),
-    ):
-        app.include_router(router)
-    app.openapi = lambda: openapi.complete(app, closed=closed_scopes(service))  # type: ignore[method-assign]
-    return Gate(app, service, direct)
+    for routes in (classify.routes, oip.routes, repository.routes, health.routes, health.page_routes):
+        app.include_router(routes(service))
+    closed = frozenset(scope for scope in SCOPES if service.closed(scope))
+    app.openapi = lambda: schemas.complete(app, closed)  # type: ignore[method-assign]
+    return RequestMiddleware(app, service.recorder)
 
 
 @asynccontextmanager
 async def running(service: Service) -> AsyncIterator[None]:
-    """Run the threads, the look-out for new versions and the orders of other workers, as long as the service serves."""
+    """Run the threads and the background tasks as long as the service serves."""
 
-    def tell(event: Event) -> None:
+    def on_model_event(event: Event) -> None:
         service.metrics.observe_event(event)
-        service.metrics.set_models(service.store.entries())
+        service.metrics.set_models(service.registry.snapshot.entries())
         fields = {"model": event.name, "version": event.version, "error": event.error}
         log.log(logging.ERROR if event.error else logging.INFO, f"model {event.kind}", extra=fields)
 
-    service.store.on_event = tell
-    service.control.enter()
+    service.registry.on_event = on_model_event
     await asyncio.to_thread(warm_up)
-    await asyncio.to_thread(service.store.refresh)
-    service.metrics.set_models(service.store.entries())
-    for part in (service.batcher, service.in_place, service.patience):
-        part.start()
-    tasks = [asyncio.create_task(service.control.follow()), asyncio.create_task(look_out(service))]
-    try:
+    await asyncio.to_thread(load_models, service)
+    service.batcher.start()
+    tasks = [asyncio.create_task(supervise(service, task)) for task in (poll_repository, follow_state, beat)]
+    async with AsyncExitStack() as stack:
+        if service.settings.grpc_port is not None:
+            from bitedge.serve.api.grpc import serving_grpc
+
+            await stack.enter_async_context(serving_grpc(service, version()))
         yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        await asyncio.to_thread(service.batcher.stop)
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    await asyncio.to_thread(service.batcher.stop)
+    service.parsers.shutdown(wait=False)
+    service.admin.shutdown(wait=False)
+    if service.tracing is not None:
+        await asyncio.to_thread(service.tracing.close)
 
 
-async def look_out(service: Service) -> None:
-    """Look at the model folder from time to time."""
-    while service.config.poll_seconds:
-        await asyncio.sleep(service.config.poll_seconds)
+def load_models(service: Service) -> None:
+    """Load the models for the first time; a worker that finds none starts all the same, and is not ready."""
+    try:
+        if service.shared is not None:
+            state = service.shared.read()
+            service.registry.unloaded, service.applied = state.unloaded, state.number
+            service.shared.acknowledge(state.number)
+        service.registry.refresh()
+    except (ServeError, OSError) as error:
+        log.error("the models cannot be loaded", extra={"error": str(error)})
+    service.metrics.set_models(service.registry.snapshot.entries())
+
+
+async def supervise(service: Service, task: Callable[[Service], Awaitable[None]]) -> None:
+    """Run a background task; whatever it raises is logged, and it begins again."""
+    while True:
         try:
-            await asyncio.to_thread(service.store.refresh)
-        except (ServeError, OSError) as error:  # the folder itself is away; what serves goes on serving
-            log.error("the model folder cannot be read", extra={"error": str(error)})
+            await task(service)
+            return
+        except Exception as error:
+            log.error("a background task failed", exc_info=error, extra={"task": task.__name__})
+            await asyncio.sleep(RESTART_SECONDS)
 
 
-async def http_error(_: Request, error: Exception) -> Response:
-    """Starlette's own errors (no such path, no such method) in our shape."""
-    assert isinstance(error, HTTPException)
-    response = json_response({"error": str(error.detail)}, dict(error.headers or {}))
-    response.status_code = error.status_code
-    return response
+async def poll_repository(service: Service) -> None:
+    """Look for new and changed models."""
+    while service.settings.poll_seconds:
+        await asyncio.sleep(service.settings.poll_seconds)
+        await asyncio.get_running_loop().run_in_executor(service.admin, service.registry.refresh)
+
+
+async def follow_state(service: Service) -> None:
+    """Apply what other workers were told to load or unload."""
+    while service.shared is not None:
+        await asyncio.sleep(STATE_SECONDS)
+        state = await asyncio.to_thread(service.shared.read)
+        if state.number > service.applied:
+            await asyncio.get_running_loop().run_in_executor(service.admin, service.apply, state)
+
+
+async def beat(service: Service) -> None:
+    """Show the watchdog that the event loop runs."""
+    while True:
+        service.last_beat = time.monotonic()
+        await asyncio.sleep(BEAT_SECONDS)
 
 
 async def serve_error(request: Request, error: Exception) -> Response:
-    """An error of ours, raised behind the framework's routing."""
+    """Answer an error of the request, or a refusal."""
     assert isinstance(error, ServeError)
-    request.scope["bitedge"].reason = error.reason
-    response = json_response({"error": str(error)}, dict(error_headers(error)))
-    response.status_code = error.status
-    return response
+    context: RequestContext = request.scope["bitedge"]
+    context.reason = error.reason
+    return JsonResponse({"error": str(error)}, error.status, dict(error.headers()))
 
 
-async def internal_error(request: Request, error: Exception) -> Response:
-    """A fault of ours; the gate logs it."""
-    response = json_response({"error": internal_message(error, request.scope["bitedge"].request_id)})
-    response.status_code = 500
-    return response
+async def http_error(_: Request, error: Exception) -> Response:
+    """Answer Starlette's own errors: no such path, no such method."""
+    assert isinstance(error, HTTPException)
+    return JsonResponse({"error": str(error.detail)}, error.status_code, dict(error.headers or {}))
 
 
 async def validation_error(_: Request, error: Exception) -> Response:
-    """A parameter that is not what it should be."""
+    """Answer a parameter that is not what it should be."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"][1:])
-    response = json_response({"error": f"{where}: {first['msg']}, got {str(first.get('input'))[:80]!r}"})
-    response.status_code = 400
-    return response
+    return JsonResponse({"error": f"{where}: {first['msg']}, got {str(first.get('input'))[:80]!r}"}, 400)
+
+
+async def internal_error(request: Request, error: Exception) -> Response:
+    """Answer a fault of ours; the middleware logs it."""
+    context: RequestContext = request.scope["bitedge"]
+    context.reason = "internal"
+    message = f"internal error ({type(error).__name__}); request id {context.request_id}"
+    return JsonResponse({"error": message}, 500)

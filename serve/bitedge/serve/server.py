@@ -1,159 +1,188 @@
-"""Run the service: one process, or a supervisor with several workers; end well on SIGTERM."""
+"""Run the service on granian: check the settings and the models, then start the worker processes."""
 
 from __future__ import annotations
 
-import asyncio
+import gc
+import importlib.util
 import logging
 import logging.config
+import multiprocessing
 import os
 import signal
 import socket
 import sys
-from types import FrameType
+import tempfile
+import threading
+import time
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-import uvicorn
-from uvicorn.config import STARTUP_FAILURE
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces
+from granian.http import HTTP1Settings
+from granian.log import LogLevels
+from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
-from bitedge.serve.acceptor import Acceptor
-from bitedge.serve.adopter import Adopter
 from bitedge.serve.api.errors import ServeError
-from bitedge.serve.app import create_app
-from bitedge.serve.journaled import JournaledAnswers
-from bitedge.serve.models.registry import ModelStore
 from bitedge.serve.observability.logging import logging_config
-from bitedge.serve.protocol import WholeAnswers
-from bitedge.serve.security.keys import load_keys
-from bitedge.serve.service import Service
-from bitedge.serve.settings import ServeConfig
+from bitedge.serve.security.keys import KeyRing
+from bitedge.serve.security.limits import connection_limit
+from bitedge.serve.settings import ServeSettings
+
+if TYPE_CHECKING:
+    from bitedge.serve.security.dependencies import Service
 
 log = logging.getLogger("bitedge.serve")
 
-BACKLOG = 2048
+EXTRAS = {"grpc_port": ("grpc", "grpc"), "otlp_endpoint": ("opentelemetry.sdk", "otel")}  # setting: package, extra
 
 
-class DrainingServer(uvicorn.Server):
-    """A server that says goodbye before it closes.
-
-    uvicorn closes idle connections at once, and a request that was just sent on one is lost. Here every answer first
-    carries `Connection: close`, so that clients leave by themselves; only what is idle after that is closed.
-    """
-
-    grace = 0.5  # seconds in which kept-alive connections learn that they should close
-
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
-        super().__init__(config)
-        self._service = service
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Start the application, then accept from the sockets."""
-        await self.lifespan.startup()
-        if self.lifespan.should_exit:
-            sys.exit(STARTUP_FAILURE)
-        config, state, lifespan = self.config, self.server_state, self.lifespan
-
-        def protocol() -> asyncio.Protocol:
-            made: asyncio.Protocol = config.http_protocol_class(  # type: ignore[call-arg]
-                config=config, server_state=state, app_state=lifespan.state
-            )
-            return made
-
-        patience = self._service.config.body_seconds
-        kind = Adopter if config.http_protocol_class is JournaledAnswers else Acceptor
-        self.servers = [kind(sock, protocol, patience) for sock in sockets or []]  # type: ignore[misc]
-        self.started = True
-        folder = self._service.config.run_folder
-        if folder is not None:
-            (folder / f"ready-{os.getpid()}").touch()  # the supervisor looks for it
-
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002
-        """Note the signal without uvicorn's habit of raising it again afterwards: a drained exit is a success."""
-        if self.should_exit and sig == signal.SIGINT:
-            self.force_exit = True
-        self.should_exit = True
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tell the load balancer, stop accepting, let clients finish, close."""
-        self._service.draining = True
-        log.info("draining", extra={"pending": self._service.batcher.pending})
-        await self._pause(self._service.config.drain_delay_seconds)
-        for server in self.servers:
-            server.close()
-            await server.wait_closed()
-        await self._pause(self.grace)
-        await super().shutdown(sockets)
-        log.info("stopped")
-
-    async def _pause(self, seconds: float) -> None:
-        """Wait, but not for nobody."""
-        until = asyncio.get_running_loop().time() + seconds
-        while asyncio.get_running_loop().time() < until and not self.force_exit:
-            if not self.server_state.connections and self._service.config.drain_delay_seconds == 0:
-                return
-            await asyncio.sleep(0.02)
-
-
-def listen(config: ServeConfig) -> socket.socket:
-    """Bind the address; all workers accept from this one socket, so a dead one leaves its queue to the others."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        sock.bind((config.host, config.port))
-    except OSError as error:
-        sock.close()
-        raise ServeError(f"cannot listen on {config.host} port {config.port}: {error.strerror}") from None
-    sock.listen(BACKLOG)
-    sock.setblocking(False)
-    return sock
-
-
-def check_models(config: ServeConfig) -> ModelStore:
-    """Load the models once; refuse to start when none can be served, unless that is allowed."""
-    store = config.store()
-    store.refresh()
-    where = ", ".join(map(str, store.sources))
-    if config.default_model is not None and config.default_model not in store.table and not config.allow_empty:
-        raise ServeError(f"there is no model {config.default_model} in {where}; it has {', '.join(store.table)}")
-    if not store.ready and not config.allow_empty:
-        reasons = [f"{entry.candidate.path}: {entry.reason}" for entry in store.entries()]
-        raise ServeError(reasons[0] if reasons else f"{where}: holds no model; bitedge export writes model.gguf")
-    return store
-
-
-def run_worker(config: ServeConfig, sock: socket.socket, store: ModelStore | None = None) -> int:
-    """Serve in this process until a signal ends it; the exit code. The socket listens, or is a channel."""
-    logging.config.dictConfig(logging_config())
-    app = create_app(config, store)
-    settings = uvicorn.Config(
-        app,
-        http=JournaledAnswers if sock.family == socket.AF_UNIX else WholeAnswers,
-        loop="uvloop" if sys.platform != "win32" else "asyncio",
-        ws="none",
-        lifespan="on",
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        proxy_headers=False,
-        timeout_keep_alive=30,
-        timeout_graceful_shutdown=max(1, round(config.drain_seconds)),
-    )
-    server = DrainingServer(settings, app.service)
-    server.run(sockets=[sock])
-    return 0 if server.started else 1
-
-
-def serve(config: ServeConfig, announce: bool = True) -> int:
+def serve(settings: ServeSettings, announce: bool = True) -> int:
     """Serve until SIGTERM or SIGINT; 0 after an orderly end."""
-    load_keys(config.keys_file, config.keys_environment)  # a bad key file is told here, before anything listens
-    store = check_models(config)
-    sock = listen(config)
-    if announce:
-        host, port = sock.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        names = ", ".join(f"{entry.candidate.name}/{entry.candidate.version}" for entry in store.entries())
-        print(f"serving {names or 'no model yet'} on http://{shown}:{port}", flush=True)
-    if config.workers == 1:
-        return run_worker(config, sock, store)
-    from bitedge.serve.supervisor import supervise
+    settings = check(settings)
+    with reserve_port(settings) as reservation, tempfile.TemporaryDirectory(prefix="bitedge-serve-") as folder:
+        if settings.unix_socket is None:
+            port = reservation.getsockname()[1]
+            host = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM)[0][4][0]
+            settings = settings.model_copy(update={"host": host, "port": port})
+        settings = settings.model_copy(update={"run_folder": Path(folder)})
+        if settings.workers > 1:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
+        if announce:
+            threading.Thread(target=announce_when_listening, args=(settings,), daemon=True).start()
+        multiprocessing.set_start_method("spawn", force=True)  # threads and locks are not inherited
+        granian(settings).serve(target_loader=partial(worker_app, settings, os.getpid()), wrap_loader=False)
+    return 0
 
-    return supervise(config, sock)
+
+def granian(settings: ServeSettings) -> Any:
+    """Configure the server: all limits of connections, heads and time are its own."""
+    one_second = 1_000
+    return Granian(
+        "bitedge",
+        address=settings.host,
+        port=settings.port,
+        uds=settings.unix_socket,
+        uds_permissions=0o660 if settings.unix_socket else None,
+        interface=Interfaces.ASGI,
+        workers=settings.workers,
+        http=HTTPModes.http1,
+        websockets=False,
+        backlog=1024,
+        backpressure=connection_limit(settings.max_connections),
+        http1_settings=HTTP1Settings(
+            header_read_timeout=int(settings.idle_seconds * one_second), max_buffer_size=settings.max_header_bytes
+        ),
+        log_level=LogLevels.warning,
+        log_dictconfig=logging_config(),
+        ssl_cert=settings.tls_cert,
+        ssl_key=settings.tls_key,
+        ssl_ca=settings.tls_client_ca,
+        ssl_client_verify=settings.tls_client_ca is not None,
+        respawn_failed_workers=True,
+        workers_kill_timeout=round(settings.drain_seconds),
+    )
+
+
+def check(settings: ServeSettings) -> ServeSettings:
+    """Refuse settings that cannot work before anything listens; name the default model if there is only one."""
+    for setting, (package, extra) in EXTRAS.items():
+        if getattr(settings, setting) is not None and not installed(package):
+            raise ServeError(f"{setting.replace('_', '-')} needs {package}; run: pip install 'bitedge[{extra}]'")
+    text = settings.api_keys.get_secret_value() if settings.api_keys is not None else None
+    KeyRing(settings.keys_file, text).check()
+    for file in (settings.tls_cert, settings.tls_key, settings.tls_client_ca):
+        if file is not None and not file.is_file():
+            raise ServeError(f"TLS: {file}: no such file")
+    default = check_models(settings)
+    gc.collect()  # the models of this check; this process serves nothing itself
+    return settings.model_copy(update={"default_model": default})
+
+
+def check_models(settings: ServeSettings) -> str | None:
+    """Load the models once; refuse to start when none can be served, unless that is allowed."""
+    registry = settings.registry()
+    registry.refresh()
+    where = ", ".join(str(root.path) for root in registry.roots)
+    names = sorted(registry.snapshot.table)
+    if settings.default_model is not None and settings.default_model not in names and not settings.allow_empty:
+        raise ServeError(f"there is no model {settings.default_model} in {where}; it has {', '.join(names)}")
+    if not registry.ready and not settings.allow_empty:
+        reasons = [f"{entry.candidate.path}: {entry.reason}" for entry in registry.snapshot.entries()]
+        raise ServeError(reasons[0] if reasons else f"{where}: holds no model; bitedge export writes model.gguf")
+    return registry.default_name
+
+
+def installed(package: str) -> bool:
+    """Whether a package can be imported."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def reserve_port(settings: ServeSettings) -> socket.socket:
+    """Find out whether the address is free, and hold its port for the workers, which share it (SO_REUSEPORT)."""
+    if settings.unix_socket is not None:
+        return socket.socket(socket.AF_UNIX)
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind) as probe:  # without SO_REUSEPORT: fails if somebody else listens
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+            port = probe.getsockname()[1]
+        holder = socket.socket(family, kind)
+        if sys.platform == "linux":
+            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            holder.bind((address[0], port, *address[2:]))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ServeError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
+    return holder
+
+
+def announce_when_listening(settings: ServeSettings) -> None:
+    """Print the address when a worker accepts connections there."""
+    path = settings.unix_socket
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    family = socket.AF_UNIX if path else socket.AF_INET6 if ":" in host else socket.AF_INET
+    while True:
+        try:
+            with socket.socket(family, socket.SOCK_STREAM) as client:
+                client.connect(str(path) if path else (host, settings.port))
+            break
+        except OSError:
+            time.sleep(0.05)
+    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+    scheme = "https" if settings.tls_cert else "http"
+    url = f"unix:{path}" if path else f"{scheme}://{shown}:{settings.port}{settings.root_path}"
+    print(f"serving {', '.join(map(str, settings.models))} on {url}", flush=True)
+
+
+def worker_app(settings: ServeSettings, parent: int) -> Any:
+    """Build the application in a worker process, and watch over it."""
+    from bitedge.serve.app import create_app
+    from bitedge.serve.security.dependencies import Service
+
+    logging.config.dictConfig(logging_config())
+    service = Service.build(settings)
+    app = create_app(settings, service)
+    threading.Thread(target=watch, args=(service, parent), name="watchdog", daemon=True).start()
+    if settings.forwarded_allow_ips:
+        return wrap_asgi_with_proxy_headers(app, settings.forwarded_allow_ips)
+    return app
+
+
+def watch(service: Service, parent: int) -> None:
+    """End a worker that makes no progress, so that the server replaces it, or whose parent is gone."""
+    while True:
+        time.sleep(1.0)
+        if os.getppid() != parent:
+            log.error("the parent process is gone; ending")
+            os.kill(os.getpid(), signal.SIGTERM)
+            return
+        limit = 2 * service.settings.stall_seconds
+        if service.batcher.stalled(limit) or (service.last_beat and time.monotonic() - service.last_beat > limit):
+            log.critical("the worker makes no progress; ending")
+            os._exit(70)

@@ -1,105 +1,120 @@
-"""What the service can be told, in one frozen object; nothing else in this room reads flags or the environment."""
+"""Settings of the service, from flags, the environment (`BITEDGE_SERVE_*`) and a TOML file, in this order."""
 
 from __future__ import annotations
 
-import dataclasses
-import json
 import os
-from dataclasses import dataclass
+import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import TomlConfigSettingsSource as TomlSource
 
 from bitedge.serve.api.errors import ServeError
 from bitedge.serve.inference.preprocessing import ImageLimits
-from bitedge.serve.models.registry import ModelStore
+from bitedge.serve.models.registry import Registry
 from bitedge.serve.models.repository import NAME
+from bitedge.serve.security.limits import cpu_count
 
 Access = Literal["off", "key", "open"]
-
-# The smallest and largest value that makes sense, for every number.
-RANGES: dict[str, tuple[float, float]] = {
-    "port": (0, 65_535),
-    "workers": (1, 256),
-    "threads": (0, 256),
-    "queue": (1, 100_000),
-    "max_batch": (1, 4_096),
-    "batch_delay_ms": (0, 1_000),
-    "in_place_us": (0, 10_000),
-    "deadline_ms": (1, 600_000),
-    "max_deadline_ms": (1, 600_000),
-    "max_body_bytes": (1_024, 1 << 30),
-    "max_pixels": (1, 1 << 28),
-    "decode_ms": (1, 60_000),
-    "body_seconds": (0.1, 600),
-    "max_images": (1, 4_096),
-    "poll_seconds": (0, 3_600),
-    "drain_delay_seconds": (0, 300),
-    "drain_seconds": (0, 3_600),
-    "rate_limit": (0, 1_000_000),
-    "rate_burst": (1, 1_000_000),
-}
+PREFIX = "BITEDGE_SERVE_"
 
 
-@dataclass(frozen=True, kw_only=True)
-class ServeConfig:
-    """How to serve models: a folder with one sub-folder for each, a single file, or several of either.
+class ServeSettings(BaseSettings):
+    """How to serve models. Limits of the queue, of bytes, pixels, connections and threads are those of one worker."""
 
-    Limits on the queue, the rate and the threads hold for each worker process.
-    """
+    model_config = SettingsConfigDict(env_prefix=PREFIX, extra="forbid", frozen=True, protected_namespaces=())
 
-    models: Path | tuple[Path, ...]
-    host: str = "127.0.0.1"
-    port: int = 8080
-    workers: int = 1
-    threads: int = 0  # inference threads in a worker; 0: as many as the cores allow
-    kernels: str | None = None  # force the core's kernels by name
-    default_model: str | None = None
-    model_name: str | None = None  # the name of a single model that is served without a repository around it
+    models: Annotated[tuple[Path, ...], NoDecode] = Field((), description="models to serve")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8080, ge=0, le=65_535, description="port; 0 takes a free one")
+    unix_socket: Path | None = Field(None, description="listen on this Unix domain socket instead of an address")
+    grpc_port: int | None = Field(None, ge=1, le=65_535, description="port for gRPC (extra grpc); not set: no gRPC")
+    workers: int = Field(1, ge=1, le=256, description="worker processes")
+    threads: int = Field(0, ge=0, le=256, description="inference threads of a worker; 0: one for each processor")
+    kernels: str | None = Field(None, description="force the core's kernels; see bitedge doctor")
+    default_model: str | None = Field(None, description="the model of requests that name none")
+    model_name: str | None = Field(None, description="name of a single model, instead of its folder's")
 
-    queue: int = 128  # images that wait or run, before requests are shed
-    max_batch: int = 32
-    batch_delay_ms: float = 0.0
-    in_place_us: float = 200.0  # networks below this answer small images on the event loop; 0: never
-    deadline_ms: float = 1_000.0
-    max_deadline_ms: float = 30_000.0
+    queue: int = Field(128, ge=1, le=100_000, description="images that may wait or run before requests are shed")
+    max_batch: int = Field(32, ge=1, le=4_096, description="images that run together at most")
+    batch_delay_ms: float = Field(0, ge=0, le=1_000, description="time to wait for a batch to fill")
+    deadline_ms: float = Field(1_000, ge=1, le=600_000, description="deadline of requests that name none")
+    max_deadline_ms: float = Field(30_000, ge=1, le=600_000, description="longest deadline that a request may name")
 
-    max_body_bytes: int = 8 << 20
-    max_pixels: int = 16_000_000
-    decode_ms: float = 2_000.0
-    body_seconds: float = 10.0
-    max_images: int = 64
+    max_body_bytes: int = Field(8 << 20, ge=1_024, le=1 << 30, description="largest request")
+    max_bytes_in_flight: int = Field(64 << 20, ge=1_024, description="bytes of all requests in memory")
+    max_pixels: int = Field(16_000_000, ge=1, le=1 << 28, description="largest image")
+    max_pixels_in_flight: int = Field(24_000_000, ge=1, description="pixels of large images decoded at once")
+    max_images: int = Field(64, ge=1, le=4_096, description="images in one request")
+    max_header_bytes: int = Field(32_768, ge=8_192, le=1 << 20, description="largest head of a request")
+    max_connections: int = Field(1_024, ge=1, le=1_000_000, description="connections at once")
+    decode_ms: float = Field(2_000, ge=1, le=60_000, description="time to decode one image")
+    body_seconds: float = Field(10, ge=0.1, le=600, description="time for a body to arrive")
+    idle_seconds: float = Field(65, ge=0.1, le=3_600, description="time for a head to arrive; keep-alive")
+    stall_seconds: float = Field(60, ge=1, le=3_600, description="a worker whose threads stall so long is replaced")
 
-    poll_seconds: float = 2.0  # how often the folder is looked at for new versions; 0: never
-    allow_empty: bool = False  # start without any model that can be served
-    drain_delay_seconds: float = 0.0  # after SIGTERM: keep accepting while load balancers notice
-    drain_seconds: float = 30.0  # then finish what was accepted
+    poll_seconds: float = Field(2, ge=0, le=3_600, description="how often to look for new versions; 0: never")
+    allow_empty: bool = Field(False, description="start even if no model can be served yet")
+    drain_seconds: float = Field(30, ge=1, le=1_800, description="time for accepted requests to finish after SIGTERM")
 
-    keys_file: Path | None = None
-    keys_environment: str = "BITEDGE_API_KEYS"
-    rate_limit: float = 0.0  # requests a second for each key or address; 0: no limit
-    rate_burst: float = 20.0
-    metrics: Access = "open"
-    admin: Access = "key"  # load and unload of models; without keys that means nobody
-    page: bool = True
-    access_log: bool = True
-    run_folder: Path | None = None  # set by the supervisor: what several workers share
+    api_keys: SecretStr | None = Field(None, description="API keys, separated by ;")
+    keys_file: Path | None = Field(None, description="file with API keys; read again when it changes")
+    require_auth: bool = Field(False, description="refuse to start without API keys")
+    rate_limit: float = Field(0, ge=0, le=1_000_000, description="requests a second for each key or address; 0: any")
+    rate_burst: float = Field(20, ge=1, le=1_000_000, description="requests that may come at once")
+    metrics: Access = Field("key", description="who may read /metrics; key: anybody, if there are no keys")
+    admin: Access = Field("key", description="who may load and unload; key: nobody, if there are no keys")
+    page: bool = Field(True, description="the page at /")
+    access_log: bool = Field(True, description="a log line for every request")
+    otlp_endpoint: str | None = Field(None, description="send traces there by OTLP over HTTP (extra otel)")
 
-    def __post_init__(self) -> None:
-        for name, (low, high) in RANGES.items():
-            value = getattr(self, name)
-            if not low <= value <= high:
-                raise ServeError(f"{name.replace('_', '-')}: expected a number from {low:g} to {high:g}, got {value}")
-        if not self.models:
-            raise ServeError("expected models to serve, got none; give a folder of models, or model files")
-        for name in ("metrics", "admin"):
-            if getattr(self, name) not in get_args(Access):
-                raise ServeError(f"{name}: expected one of {', '.join(get_args(Access))}, got {getattr(self, name)}")
-        if self.model_name is not None and not NAME.fullmatch(self.model_name):
-            raise ServeError(f"model-name: expected letters, digits, ., _ and -, got {self.model_name!r}")
+    tls_cert: Path | None = Field(None, description="TLS certificate chain, PEM")
+    tls_key: Path | None = Field(None, description="TLS private key, PEM of PKCS#8")
+    tls_client_ca: Path | None = Field(None, description="accept only clients with a certificate of this authority")
+    root_path: str = Field("", pattern=r"^(/[\w.~-]+)*$", description="path prefix under which a proxy publishes this")
+    forwarded_allow_ips: str = Field("", description="proxies whose X-Forwarded-* count: addresses, networks, or *")
+    run_folder: Path | None = Field(None, description="set by the service: what its workers share")
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Flags before the environment before the file."""
+        file = settings_cls.model_config.get("toml_file")
+        return (init_settings, env_settings, *([TomlSource(settings_cls, file)] if file else []))
+
+    @field_validator("models", mode="before")
+    @classmethod
+    def split_models(cls, value: Any) -> Any:
+        """Take one path, several, or several in one variable, separated as in PATH."""
+        if isinstance(value, str):
+            return tuple(part for part in value.split(os.pathsep) if part)
+        return (value,) if isinstance(value, Path) else value
+
+    @model_validator(mode="after")
+    def check_together(self) -> Self:
+        """Refuse values that contradict each other."""
         if self.deadline_ms > self.max_deadline_ms:
-            raise ServeError(
-                f"deadline-ms {self.deadline_ms:g} is above max-deadline-ms {self.max_deadline_ms:g}; raise the second"
-            )
+            raise ValueError(f"deadline-ms {self.deadline_ms:g} is above max-deadline-ms {self.max_deadline_ms:g}")
+        if self.max_body_bytes > self.max_bytes_in_flight:
+            raise ValueError(f"max-body-bytes {self.max_body_bytes} is above max-bytes-in-flight")
+        if self.max_pixels > self.max_pixels_in_flight:
+            raise ValueError(f"max-pixels {self.max_pixels} is above max-pixels-in-flight {self.max_pixels_in_flight}")
+        if (self.tls_cert is None) != (self.tls_key is None) or (self.tls_client_ca and not self.tls_cert):
+            raise ValueError("TLS needs both tls-cert and tls-key")
+        if self.model_name is not None and not NAME.fullmatch(self.model_name):
+            raise ValueError(f"model-name: expected letters, digits, ., _ and -, got {self.model_name!r}")
+        if self.require_auth and self.api_keys is None and self.keys_file is None:
+            raise ValueError("require-auth: there are no API keys; give keys-file, or BITEDGE_SERVE_API_KEYS")
+        return self
 
     @property
     def image_limits(self) -> ImageLimits:
@@ -109,22 +124,39 @@ class ServeConfig:
     @property
     def thread_count(self) -> int:
         """Inference threads of one worker."""
-        return self.threads or max(1, len(os.sched_getaffinity(0)) // self.workers)
+        return self.threads or max(1, cpu_count() // self.workers)
 
-    def store(self) -> ModelStore:
-        """The models, not loaded yet."""
-        return ModelStore(self.models, kernels=self.kernels, default=self.default_model, name=self.model_name)
+    def registry(self) -> Registry:
+        """Make the registry of models, not loaded yet."""
+        return Registry.of(self.models, self.model_name, kernels=self.kernels, default=self.default_model)
 
-    def to_json(self) -> str:
-        """Write the configuration for a worker process; it holds no secret."""
-        return json.dumps(dataclasses.asdict(self), default=str)
 
-    @staticmethod
-    def from_json(text: str) -> ServeConfig:
-        """Read what `to_json` wrote."""
-        fields: dict[str, Any] = json.loads(text)
-        models = fields["models"]
-        fields["models"] = Path(models) if isinstance(models, str) else tuple(map(Path, models))
-        for key in ("keys_file", "run_folder"):
-            fields[key] = None if fields[key] is None else Path(fields[key])
-        return ServeConfig(**fields)
+def load_settings(flags: Mapping[str, Any], file: Path | None = None) -> ServeSettings:
+    """Read the settings; a value that makes no sense is a ServeError with one line."""
+    file = file or (Path(os.environ[f"{PREFIX}FILE"]) if os.environ.get(f"{PREFIX}FILE") else None)
+    unknown = [name for name in os.environ if name.startswith(PREFIX) and not known(name)]
+    if unknown:
+        raise ServeError(f"{unknown[0]}: there is no such setting; see bitedge serve --help")
+
+    class FromFile(ServeSettings):
+        model_config = SettingsConfigDict(toml_file=file)
+
+    try:
+        if file is not None and not file.is_file():
+            raise ServeError(f"settings: {file}: no such file")
+        read = FromFile(**flags)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        name = ".".join(str(part).replace("_", "-") for part in first["loc"])
+        message = first["msg"].removeprefix("Value error, ")
+        got = f", got {str(first['input'])[:80]!r}" if name and first["type"] != "missing" else ""
+        raise ServeError(f"{name + ': ' if name else ''}{message}{got}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ServeError(f"settings: {file}: {error}") from None
+    return ServeSettings.model_construct(**{name: getattr(read, name) for name in ServeSettings.model_fields})
+
+
+def known(variable: str) -> bool:
+    """Whether an environment variable is a setting."""
+    name = variable.removeprefix(PREFIX).lower()
+    return name in ServeSettings.model_fields or name == "file"

@@ -22,6 +22,10 @@ class Bundle:
     labels: tuple[str, ...] = ()
     preprocessing: Mapping[str, Any] | None = None
     training: Mapping[str, Any] | None = None
+    max_flash: int | None = None
+    """Largest number of bytes of constants that the format `c` may have."""
+    max_ram: int | None = None
+    """Largest number of bytes of memory that the format `c` may take."""
 
     @property
     def name(self) -> str:

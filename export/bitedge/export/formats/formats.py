@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from bitedge.export.errors import ExportError
 from bitedge.export.extras import needs
 from bitedge.export.formats.bundle import Bundle
 
-Writer = Callable[[Bundle, Path], None]
+Writer = Callable[[Bundle, Path], Mapping[str, Any] | None]
+"""Writes a file or a folder, and gives the figures that the report shows of it, if it has any."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +26,8 @@ class Format:
     extra: str
     packages: tuple[str, ...]
     attribute: str = "write"
+    by_default: bool = True
+    """Written when no formats are named."""
 
     def needs(self) -> str:
         """Say which packages are missing and how to get them; empty if none is."""
@@ -48,16 +52,21 @@ FORMATS = (
         "tflite",
         ("larq_compute_engine", "tensorflow"),
     ),
+    Format("c", "c", "bitedge.export.formats.c.writer", "train", (), by_default=False),
 )
 
 
 def choose(names: Sequence[str] | None) -> tuple[list[Format], dict[str, str]]:
-    """Give the formats to write, and those that are skipped with the reason; None asks for all that are installed."""
+    """Give the formats to write, and those that are skipped with the reason; None asks for the usual ones."""
     table = {row.name: row for row in FORMATS}
     unknown = [name for name in names or () if name not in table]
     if unknown:
         raise ExportError(f"there is no format {unknown[0]!r}; the formats are {', '.join(table)}")
-    wanted = [table[name] for name in dict.fromkeys(names)] if names is not None else list(FORMATS)
+    wanted = (
+        [table[name] for name in dict.fromkeys(names)]
+        if names is not None
+        else [row for row in FORMATS if row.by_default]
+    )
     if not wanted:
         raise ExportError(f"no format was asked for; the formats are {', '.join(table)}")
     skipped: dict[str, str] = {}

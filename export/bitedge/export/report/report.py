@@ -26,6 +26,8 @@ class Report:
     sizes: Mapping[str, int]
     skipped: Mapping[str, str] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
+    figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """What a format tells of itself, by its name; `summary` is a line of it."""
     half: Mapping[str, Any] | None = None
     source: Mapping[str, Any] | None = None
 
@@ -71,6 +73,7 @@ class Report:
             "files": dict(self.sizes),
             "skipped": dict(self.skipped),
             "failures": dict(self.failures),
+            "figures": {name: dict(found) for name, found in self.figures.items()},
             "half": None if self.half is None else dict(self.half),
             "source": None if self.source is None else dict(self.source),
         }
@@ -109,6 +112,7 @@ class Report:
             f"({self.compression:.1f} times smaller)",
             f"{macs:,} multiply-accumulates per image, {share:.1f} % binary",
             *(f"{name}: {size:,} bytes ({size / 2**20:.2f} MB)" for name, size in self.sizes.items()),
+            *(f"{name}: {found['summary']}" for name, found in self.figures.items()),
             *(f"{name} skipped: {reason}" for name, reason in self.skipped.items()),
             *(f"{name} FAILED: {reason}" for name, reason in self.failures.items()),
             *(f"trained binary, but stays float: {row.layer}: {row.why}" for row in self.stayed_float()),

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.export.errors import ExportError
-from bitedge.export.extras import needs
 from bitedge.export.ir import ops
 from bitedge.export.ir.exactness import exact_values
 from bitedge.export.ir.graph import Graph
@@ -167,7 +166,7 @@ def verify_artifacts(
 
 
 def _skipped(engine: Engine) -> EngineVerdict:
-    return EngineVerdict(engine.name, engine.file_name, skipped=needs(engine.packages, engine.extra))
+    return EngineVerdict(engine.name, engine.file_name, skipped=engine.needs())
 
 
 def _run_through(captured: Captured, lowered: Graph, images: Array, trials: Sequence[_Trial]) -> NDArray[np.float32]:

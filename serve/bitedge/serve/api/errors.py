@@ -1,4 +1,4 @@
-"""Everything that a caller can get wrong, or that the service must refuse; each class carries its HTTP status."""
+"""Errors of requests and models; each class carries its HTTP status, its gRPC status and a reason for the metrics."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ class ServeError(ValueError):
 
     bad_input = True
     status = 400
+    grpc_status = "INVALID_ARGUMENT"
     reason = "bad_request"
 
     def headers(self) -> list[tuple[str, str]]:
@@ -48,6 +49,7 @@ class BodyTimeoutError(ServeError):
     """The request's body did not arrive in time."""
 
     status = 408
+    grpc_status = "DEADLINE_EXCEEDED"
     reason = "body_timeout"
 
 
@@ -62,6 +64,7 @@ class UnauthorizedError(ServeError):
     """No API key came, or one that is not known."""
 
     status = 401
+    grpc_status = "UNAUTHENTICATED"
     reason = "unauthorized"
 
     def headers(self) -> list[tuple[str, str]]:
@@ -73,6 +76,7 @@ class ForbiddenError(ServeError):
     """The key does not allow this, or the service does not offer it."""
 
     status = 403
+    grpc_status = "PERMISSION_DENIED"
     reason = "forbidden"
 
 
@@ -80,6 +84,7 @@ class UnknownModelError(ServeError):
     """There is no such model or version."""
 
     status = 404
+    grpc_status = "NOT_FOUND"
     reason = "unknown_model"
 
 
@@ -87,6 +92,7 @@ class ShedError(ServeError):
     """The service cannot do this now and says when to come back."""
 
     status = 503
+    grpc_status = "UNAVAILABLE"
     reason = "shed"
 
     def __init__(self, message: str, *, reason: str, retry_after: float = 1.0) -> None:
@@ -103,6 +109,7 @@ class RateLimitedError(ShedError):
     """One caller asks more often than its share."""
 
     status = 429
+    grpc_status = "RESOURCE_EXHAUSTED"
 
 
 class ModelFaultError(ServeError):
@@ -110,3 +117,24 @@ class ModelFaultError(ServeError):
 
     status = 400
     reason = "model_fault"
+
+
+class DeadlineExceededError(ServeError):
+    """The work did not end in time."""
+
+    status = 504
+    grpc_status = "DEADLINE_EXCEEDED"
+    reason = "timeout"
+
+
+class InternalError(ServeError):
+    """A fault of the service; the log says which."""
+
+    bad_input = False
+    status = 500
+    grpc_status = "INTERNAL"
+    reason = "internal"
+
+
+class ClientDisconnectedError(Exception):
+    """The client closed its connection; nobody waits for the answer."""

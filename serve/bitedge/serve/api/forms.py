@@ -1,22 +1,24 @@
-"""Take images out of a request: a raw body, or the file parts of a multipart form."""
+"""Read the images of a request: a raw body, the file parts of a multipart form, or base64 in JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import binascii
+from base64 import b64decode
 from typing import TYPE_CHECKING
 
+import orjson
 from python_multipart.exceptions import FormParserError
 from python_multipart.multipart import MultipartParser, parse_options_header
 from starlette.requests import Request
 
 from bitedge.serve.api.errors import ImageError, MediaTypeError, ServeError
 from bitedge.serve.inference.preprocessing import MEDIA_TYPES
-from bitedge.serve.service import Service
+from bitedge.serve.security.dependencies import Service
 
 if TYPE_CHECKING:
     from python_multipart.multipart import MultipartCallbacks
 
-# What a raw body may call itself; the bytes decide. curl --data-binary says the last one unless told otherwise.
+# Content types of a raw body; its bytes decide. The last one is what curl --data-binary sends by default.
 RAW_TYPES = frozenset(
     ("", *MEDIA_TYPES, "image/*", "image/jpg", "application/octet-stream", "application/x-www-form-urlencoded")
 )
@@ -28,7 +30,7 @@ MAX_PARTS = 4096
 class PartCollector:
     """Collects the parts of a multipart body that are images: named so, or sent with a file name.
 
-    Every part stays in memory: the body already is, and a container may have no disk to write to.
+    Parts stay in memory: the body already is, and a container may have no disk to write to.
     """
 
     def __init__(self) -> None:
@@ -70,29 +72,30 @@ class PartCollector:
 
 
 def media_type(request: Request) -> str:
-    """The content type without its parameters."""
-    headers: Mapping[bytes, bytes] = request.scope["bitedge"].headers
-    encoding = headers.get(b"content-encoding")
-    if encoding is not None and encoding.lower() != b"identity":
-        raise MediaTypeError(
-            f"content-encoding {encoding.decode('latin-1')} is not accepted; images are compressed already"
-        )
-    return headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+    """Return the content type without its parameters."""
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.lower() != "identity":
+        raise MediaTypeError(f"content-encoding {encoding[:40]} is not accepted; images are compressed already")
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-async def read_images(request: Request, service: Service, *, several: bool) -> list[bytes]:
-    """The images of a request, in order."""
+async def read_images(request: Request, service: Service, *, multiple: bool) -> list[bytes]:
+    """Read the images of a request, in order."""
     kind = media_type(request)
     if kind == "multipart/form-data":
-        images = read_parts(
-            request.headers["content-type"], await service.read_body(request), service.config.max_images
-        )
-        if not several and len(images) > 1:
+        body = await service.read_body(request)
+        content_type, most = request.headers["content-type"], service.settings.max_images
+        images = await service.parse(read_parts, len(body), content_type, body, most)
+        if not multiple and len(images) > 1:
             raise ServeError(f"expected one image, got {len(images)}; POST /v1/classify/batch takes several")
         return images
-    if kind not in RAW_TYPES or several:
-        expected = "multipart/form-data" if several else f"a raw body ({', '.join(MEDIA_TYPES)}) or multipart/form-data"
-        raise MediaTypeError(f"expected {expected}, got content type {kind or 'none'}")
+    if kind == "application/json":
+        body = await service.read_body(request)
+        return await service.parse(read_base64, len(body), body, multiple, service.settings.max_images)
+    if kind not in RAW_TYPES or multiple:
+        expected = "multipart/form-data or application/json"
+        expected = expected if multiple else f"a raw body ({', '.join(MEDIA_TYPES)}), {expected}"
+        raise MediaTypeError(f"expected {expected}, got content type {kind[:80] or 'none'}")
     body = await service.read_body(request)
     if not body:
         raise ImageError("expected an image as the body, got no bytes at all")
@@ -100,7 +103,7 @@ async def read_images(request: Request, service: Service, *, several: bool) -> l
 
 
 def read_parts(content_type: str, body: bytes, max_images: int) -> list[bytes]:
-    """The images of a multipart body."""
+    """Return the images of a multipart body."""
     boundary = parse_options_header(content_type)[1].get(b"boundary")
     if not boundary:
         raise ServeError("the multipart form cannot be read: its content type names no boundary")
@@ -113,6 +116,30 @@ def read_parts(content_type: str, body: bytes, max_images: int) -> list[bytes]:
         raise ServeError(f"the multipart form cannot be read: {str(error)[:200]}") from None
     if not collector.images:
         raise ServeError("expected a form with images, got none; send each as a part named image")
-    if len(collector.images) > max_images:
-        raise ServeError(f"expected at most {max_images} images, got {len(collector.images)}; send several requests")
-    return collector.images
+    return checked_count(collector.images, max_images)
+
+
+def read_base64(body: bytes, multiple: bool, max_images: int) -> list[bytes]:
+    """Return the images of a JSON body: `{"image": "..."}`, or `{"images": ["...", ...]}`."""
+    field = "images" if multiple else "image"
+    expected = '{"images": ["base64", ...]}' if multiple else '{"image": "base64"}'
+    try:
+        value = orjson.loads(body)
+        texts = value[field] if multiple else [value[field]]
+        if len(value) != 1 or not isinstance(texts, list) or not texts:
+            raise ServeError(f"expected {expected} and nothing else")
+        images = [b64decode(text, validate=True) for text in checked_count(texts, max_images)]
+    except (orjson.JSONDecodeError, KeyError, TypeError, ValueError, binascii.Error) as error:
+        if isinstance(error, ServeError):
+            raise
+        raise ServeError(f"expected {expected}, got JSON or base64 that cannot be read: {str(error)[:100]}") from None
+    if not all(images):
+        raise ImageError("expected an image, got no bytes at all")
+    return images
+
+
+def checked_count(images: list[bytes], most: int) -> list[bytes]:
+    """Refuse more images than are allowed."""
+    if len(images) > most:
+        raise ServeError(f"expected at most {most} images, got {len(images)}; send several requests")
+    return images

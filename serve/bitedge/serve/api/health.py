@@ -1,73 +1,72 @@
-"""For those who run the service and those who look at it: health, metrics, the page, the offline documentation."""
+"""Health, metrics, the page and the documentation."""
 
 from __future__ import annotations
 
+import asyncio
 from importlib import resources
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Depends, Response
 
-from bitedge.serve.answers import json_response
-from bitedge.serve.api.errors import ForbiddenError, UnknownModelError
-from bitedge.serve.api.schemas import Health
+from bitedge.serve.api.classify import JsonResponse
+from bitedge.serve.api.errors import UnknownModelError
+from bitedge.serve.api.schemas import Health, Responses, errors
 from bitedge.serve.observability.metrics import CONTENT_TYPE
-from bitedge.serve.openapi import errors
-from bitedge.serve.service import Service
+from bitedge.serve.security.dependencies import Service, require
 
-STATIC_TYPES = {
-    ".html": "text/html",
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".svg": "image/svg+xml",
-    ".png": "image/png",
-}
-TEXT = {"text/plain": {"schema": {"type": "string"}}}
+STATIC_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
+UNHEALTHY: Responses = {503: {"model": Health, "description": "Not so."}}
 
 
 def routes(service: Service) -> APIRouter:
-    """Health and metrics."""
+    """Return the routes of health and metrics."""
     router = APIRouter(tags=["operations"])
 
-    @router.get("/healthz", summary="Alive", response_model=Health)
-    async def healthz() -> Response:
-        return json_response({"live": True, "ready": is_ready(service)})
+    async def live() -> Response:
+        state = health(service)
+        return JsonResponse(state, 200 if state["live"] else 503)
 
-    @router.get("/readyz", summary="Ready for requests", response_model=Health, responses={503: {"model": Health}})
-    async def readyz() -> Response:
-        ready = is_ready(service)
-        response = json_response({"live": True, "ready": ready})
-        response.status_code = 200 if ready else 503
-        return response
+    async def ready() -> Response:
+        state = health(service)
+        return JsonResponse(state, 200 if state["ready"] else 503)
+
+    for path, call, summary in (
+        ("/healthz", live, "Alive: all threads make progress"),
+        ("/readyz", ready, "Ready: a model can be served"),
+        ("/v2/health/live", live, "Server liveness"),
+        ("/v2/health/ready", ready, "Server readiness"),
+    ):
+        router.add_api_route(path, call, summary=summary, response_model=Health, responses=UNHEALTHY)
 
     @router.get(
         "/metrics",
         summary="Prometheus metrics",
         response_model=None,
-        responses={200: {"content": TEXT}, **errors(401, 403)},
+        responses={**TEXT, **errors(401, 403)},
+        dependencies=[Depends(require(service, "metrics"))],
+        openapi_extra={"x-scope": "metrics"},
     )
     async def metrics() -> Response:
-        policy = service.config.metrics
-        if policy == "off" or (policy == "key" and not service.keys):
-            raise ForbiddenError("metrics are switched off; start with --metrics open, or with API keys, to allow this")
-        service.metrics.pending.set(service.batcher.pending)
-        return Response(await service.off_loop(service.metrics.exposition), media_type=CONTENT_TYPE)
+        return Response(await asyncio.to_thread(service.metrics.exposition), media_type=CONTENT_TYPE)
 
     return router
 
 
-def is_ready(service: Service) -> bool:
-    """Whether new requests are welcome here."""
-    return service.store.ready and not service.draining
+def health(service: Service) -> dict[str, bool]:
+    """Return liveness and readiness; clients of the Open Inference Protocol read either from one body."""
+    live = service.live()
+    return {"live": live, "ready": live and service.registry.ready}
 
 
 def page_routes(service: Service) -> APIRouter:
-    """The page, its files, and the documentation; none of it needs anything from outside."""
+    """Return the routes of the page, its files and the documentation; they need nothing from outside, and no key."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/docs")
     async def docs() -> Response:
         return static_file("docs.html")
 
-    if service.config.page:
+    if service.settings.page:
 
         @router.get("/")
         async def page() -> Response:
@@ -81,9 +80,9 @@ def page_routes(service: Service) -> APIRouter:
 
 
 def static_file(name: str) -> Response:
-    """A file of the `page` folder, found by its name in the list and not by a path."""
+    """Return a file of the `page` folder, found by its name in the list and not by a path."""
     found = {file.name: file for file in (resources.files("bitedge.serve") / "page").iterdir()}.get(name)
     suffix = "." + name.rpartition(".")[2]
     if found is None or suffix not in STATIC_TYPES:
-        raise UnknownModelError(f"there is no file {name}")
+        raise UnknownModelError("there is no such file")
     return Response(found.read_bytes(), media_type=STATIC_TYPES[suffix], headers={"cache-control": "no-cache"})

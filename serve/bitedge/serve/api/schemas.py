@@ -1,9 +1,10 @@
-"""The shapes of answers, for the OpenAPI document."""
+"""JSON bodies of requests and responses, and their descriptions in the OpenAPI document."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from fastapi import FastAPI
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -229,3 +230,98 @@ class Statistics(Closed):
     model_config = ConfigDict(extra="forbid", protected_namespaces=())
 
     model_stats: list[ModelStatistics]
+
+
+BINARY_HEADER = "Inference-Header-Content-Length"
+DESCRIPTIONS = {
+    400: "The request is wrong; the message says how.",
+    401: "An API key is needed.",
+    403: "Not allowed.",
+    404: "There is no such model or version.",
+    408: "The body did not arrive in time.",
+    413: "Too many bytes or too many pixels.",
+    415: "Not a format or content type that is accepted.",
+    429: "Too many requests from one caller; see Retry-After.",
+    503: "No capacity now, or the deadline passed in the queue; see Retry-After.",
+    504: "The work did not end in time.",
+}
+RETRY_AFTER = {
+    "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string", "pattern": "^[1-9][0-9]*$"}}
+}
+Responses = dict[int | str, dict[str, Any]]
+
+
+def errors(*statuses: int) -> Responses:
+    """Describe the error responses of a route."""
+    return {
+        status: {
+            "model": Error,
+            "description": DESCRIPTIONS[status],
+            **({"headers": RETRY_AFTER} if status in (429, 503) else {}),
+        }
+        for status in statuses
+    }
+
+
+def images_body(media_types: tuple[str, ...], *, multiple: bool) -> dict[str, Any]:
+    """Describe the request body of a route that takes images."""
+    binary = {"type": "string", "format": "binary"}
+    base64 = {"type": "string", "contentEncoding": "base64", "minLength": 4}
+    name = "images" if multiple else "image"
+
+    def one_field(name: str, schema: dict[str, Any]) -> dict[str, Any]:
+        schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": 64} if multiple else schema
+        return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
+
+    content: dict[str, Any] = {} if multiple else {kind: {"schema": binary} for kind in media_types}
+    encoding = {"image": {"contentType": ", ".join(media_types)}}
+    content["multipart/form-data"] = {"schema": one_field("image", binary), "encoding": encoding}
+    content["application/json"] = {"schema": one_field(name, base64)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def json_body(schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
+    """Describe a JSON body, with its definitions inlined."""
+    definitions = schema.get("$defs", {})
+
+    def resolve(value: Any) -> Any:
+        if isinstance(value, dict):
+            if "$ref" in value:
+                return resolve(definitions[value["$ref"].rpartition("/")[2]])
+            return {key: resolve(inner) for key, inner in value.items() if key != "$defs"}
+        return [resolve(inner) for inner in value] if isinstance(value, list) else value
+
+    return {"requestBody": {"required": required, "content": {"application/json": {"schema": resolve(schema)}}}}
+
+
+def infer_response() -> dict[str, Any]:
+    """Describe a response of JSON, or of JSON followed by bytes."""
+    return {
+        "model": InferResponse,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "headers": {BINARY_HEADER: {"description": "Bytes of JSON before the tensors.", "schema": {"type": "string"}}},
+    }
+
+
+def complete(app: FastAPI, closed: frozenset[str]) -> dict[str, Any]:
+    """Generate the OpenAPI document, without FastAPI's own error schema, and with keys for the closed scopes."""
+    if app.openapi_schema:
+        return app.openapi_schema
+    document = FastAPI.openapi(app)
+    for name in ("HTTPValidationError", "ValidationError"):
+        document.get("components", {}).get("schemas", {}).pop(name, None)
+    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            if operation.pop("x-scope", None) in closed:
+                operation["security"] = [{"bearer": []}, {"header": []}]
+                for status in (401, 403):
+                    operation["responses"][str(status)] = {"description": DESCRIPTIONS[status], "content": content}
+    if closed:
+        document.setdefault("components", {})["securitySchemes"] = {
+            "bearer": {"type": "http", "scheme": "bearer"},
+            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
+        }
+    app.openapi_schema = document
+    return document

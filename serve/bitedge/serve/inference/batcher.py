@@ -1,17 +1,18 @@
-"""The bounded queue in front of the core, and the threads that empty it.
+"""The bounded queue in front of the models, and the threads that empty it.
 
-One hop from the event loop to a thread and one back. A thread takes whatever waits, up to `max_batch` images, decodes
-it, runs it and reports the whole batch with a single call into the loop: batches form by themselves while the threads
-are busy, and a lone request never waits for company (unless `batch_delay_ms` asks for that). A batch ends before it
-holds up the queue: networks that take long per image run in small batches, which cost them nothing.
+One thread switch from the event loop and one back. A thread takes what waits, up to `max_batch` images, decodes it,
+runs it and reports the whole batch with a single call into the loop. Batches form while the threads are busy; a lone
+request does not wait for others unless `delay` asks for that. A batch takes about `BATCH_SECONDS` at most.
 
-Everything that counts (how much is pending, how fast it leaves) is touched by the event loop only, so it needs no lock.
-A job that expired, that would be late, or whose client left, is dropped before it is decoded.
+The number of pending images and the throughput are touched by the event loop only, so they need no lock. A job that
+expired, that would be late, or whose client disconnected, is dropped before it is decoded. Whatever a job raises is
+its own outcome: the threads never end before `stop`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import queue
 import threading
 import time
@@ -21,28 +22,30 @@ from typing import Any
 
 import numpy as np
 
-from bitedge.serve.api.errors import ServeError, ShedError
+from bitedge.serve.api.errors import InternalError, ServeError, ShedError
 from bitedge.serve.inference.job import (
     Answer,
     BatchReport,
-    Contexts,
     Job,
     Outcome,
-    answer_futures,
     group_by_model,
     run_group,
+    set_outcomes,
     too_late,
 )
 from bitedge.serve.inference.preprocessing import ImageLimits, open_image, prepare
-from bitedge.serve.inference.throughput import ServiceRate
+from bitedge.serve.inference.throughput import ThroughputEstimator
+from bitedge.serve.security.limits import PixelBudget
 
-BATCH_SECONDS = 0.05  # a batch should not take longer
-HEADROOM = 0.5  # of its deadline that a request may expect to wait: rates change, and the rest is for the work itself
-INLINE_PIXELS = 512 * 512  # larger images are decoded apart, so that they hold up no batch
+log = logging.getLogger("bitedge.serve.error")
+
+BATCH_SECONDS = 0.05
+HEADROOM = 0.5  # share of its deadline that a request may expect to wait; the rest is for the work itself
+INLINE_PIXELS = 512 * 512  # larger images are decoded in other threads, so that they hold up no batch
 
 
 class Batcher:
-    """Takes jobs from the event loop and answers each exactly once."""
+    """Takes jobs from the event loop and resolves the future of each exactly once."""
 
     def __init__(
         self,
@@ -52,21 +55,26 @@ class Batcher:
         max_batch: int,
         delay: float,
         limits: ImageLimits,
+        pixels: int = 24_000_000,
         on_batch: Callable[[BatchReport], None] = lambda _: None,
         on_drop: Callable[[str, int], None] = lambda *_: None,
+        on_pending: Callable[[int], None] = lambda _: None,
     ) -> None:
         self.capacity = capacity
-        self.pending = 0
-        self.rate = ServiceRate(max(1, threads))
+        self.throughput = ThroughputEstimator(max(1, threads))
+        self._pending = 0
         self._max_batch = max_batch
         self._delay = delay
         self._limits = limits
-        self._on_batch = on_batch
-        self._on_drop = on_drop
+        self._pixels = PixelBudget(pixels)
+        self._on_batch, self._on_drop, self._on_pending = on_batch, on_drop, on_pending
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._decoders = ThreadPoolExecutor(max(1, threads), thread_name_prefix="decode")
-        self._threads = [threading.Thread(target=self._work, name=f"infer-{i}", daemon=True) for i in range(threads)]
+        self._threads = [
+            threading.Thread(target=self._work, args=(i,), name=f"infer-{i}", daemon=True) for i in range(threads)
+        ]
+        self._busy_since = [0.0] * threads  # when each thread took the batch that it works on; 0: it waits
 
     def start(self) -> None:
         """Start the threads; call it on the event loop that will submit."""
@@ -82,60 +90,85 @@ class Batcher:
             thread.join()
         self._decoders.shutdown()
 
-    def check_room(self, count: int = 1, budget: float | None = None) -> None:
-        """Refuse work that does not fit, or that could not be begun in time at the present rate."""
-        if self.pending + count > self.capacity:
-            raise ShedError(
-                f"the queue is full ({self.pending} of {self.capacity} images); come back later",
-                reason="queue_full",
-                retry_after=self.rate.seconds_for(self.pending),
-            )
-        if budget is None:
-            return
-        wait = self.rate.seconds_for(self.pending)
-        if wait > HEADROOM * budget:
-            raise ShedError(
-                f"{self.pending} images wait, about {wait:.2f} s, and the deadline is {budget:.2f} s; come back later",
-                reason="deadline_unreachable",
-                retry_after=wait,
-            )
+    def stalled(self, seconds: float) -> bool:
+        """Whether a thread has ended, or has worked on one batch for longer than this."""
+        now = time.perf_counter()
+        busy = any(since and now - since > seconds for since in self._busy_since)
+        return busy or (self._loop is not None and not all(thread.is_alive() for thread in self._threads))
+
+    @property
+    def pending(self) -> int:
+        """Images that wait or run."""
+        return self._pending
+
+    def _change_pending(self, count: int) -> None:
+        self._pending += count
+        self._on_pending(self._pending)
+
+    def check_capacity(self, count: int = 1, budget: float | None = None) -> None:
+        """Refuse work that does not fit, or that could not begin in time at the present throughput."""
+        if count > self.capacity:
+            raise ServeError(f"expected at most {self.capacity} images, the size of the queue, got {count}; send fewer")
+        wait = self.throughput.seconds_for(self._pending)
+        if self._pending + count > self.capacity:
+            message = f"the queue is full ({self._pending} of {self.capacity} images); retry later"
+            raise ShedError(message, reason="queue_full", retry_after=wait)
+        if budget is not None and wait > HEADROOM * budget:
+            message = f"{self._pending} images wait, about {wait:.2f} s; the deadline is {budget:.2f} s; retry later"
+            raise ShedError(message, reason="deadline_unreachable", retry_after=wait)
 
     def submit(self, job: Job) -> asyncio.Future[Answer]:
         """Queue a job; cancelling the future drops it, if it has not begun."""
         assert self._loop is not None, "start() comes first"
-        self.check_room(job.count)
-        self.pending += job.count
+        self.check_capacity(job.count)
+        self._change_pending(job.count)
         job.future = future = self._loop.create_future()
         self._jobs.put(job)
         return future
 
     async def call(self, function: Callable[..., bytes], *arguments: Any) -> bytes:
-        """Run other work on images (a preview) in the decoders' threads, within the same bound."""
+        """Run other work on an image (a preview) in the decoder threads, within the same bound."""
         assert self._loop is not None, "start() comes first"
-        self.check_room()
-        self.pending += 1
-        try:
-            return await self._loop.run_in_executor(self._decoders, function, *arguments)
-        finally:
-            self.pending -= 1
+        self.check_capacity()
+        self._change_pending(1)
+        work = asyncio.ensure_future(self._loop.run_in_executor(self._decoders, function, *arguments))
 
-    def _work(self) -> None:
-        contexts = Contexts()
+        def done(finished: asyncio.Future[bytes]) -> None:  # also called when nobody waits for it any more
+            self._change_pending(-1)
+            if not finished.cancelled():
+                finished.exception()
+
+        work.add_done_callback(done)
+        return await asyncio.shield(work)
+
+    def _work(self, number: int) -> None:
         while True:
             jobs = self._take()
             if jobs is None:
                 return
-            begun = time.perf_counter()
-            ready, outcomes = self._prepare(jobs)
-            reports = []
+            self._busy_since[number] = time.perf_counter()
+            self._run(jobs)
+            self._busy_since[number] = 0.0
+            del jobs  # an idle thread keeps no model in memory
+
+    def _run(self, jobs: list[Job]) -> None:
+        begun = time.perf_counter()
+        outcomes: list[Outcome] = []
+        reports: list[BatchReport] = []
+        worked = 0.0
+        try:
+            ready = self._prepare(jobs, outcomes)
             for group in group_by_model(ready, self._max_batch):
-                answers, report = run_group(group, contexts)
+                answers, report = run_group(group)
                 outcomes += answers
                 reports.append(report)
-            if outcomes:
-                assert self._loop is not None
-                worked = time.perf_counter() - begun + sum(job.apart for job in ready)
-                self._loop.call_soon_threadsafe(self._settle, outcomes, reports, worked)
+            worked = time.perf_counter() - begun + sum(job.decode for job in ready if job.decoded_apart)
+        except BaseException as error:  # a fault of ours: these jobs fail, the thread goes on
+            done = {id(job) for job, _ in outcomes}
+            outcomes += [(job, error) for job in jobs if id(job) not in done and job.tensor is not None]
+        if outcomes:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._settle, outcomes, reports, worked)
 
     def _take(self) -> list[Job] | None:
         """Wait for one job, then take what else is there."""
@@ -144,7 +177,7 @@ class Batcher:
             return None
         jobs, images = [first], first.count
         until = time.perf_counter() + self._delay if self._delay else 0.0
-        most = batch_limit(first.model.pace, self._max_batch)
+        most = batch_limit(first.model.seconds_per_image, self._max_batch)
         while images < most:
             try:
                 left = until - time.perf_counter() if until else 0.0
@@ -158,67 +191,80 @@ class Batcher:
             images += job.count
         return jobs
 
-    def _prepare(self, jobs: list[Job]) -> tuple[list[Job], list[Outcome]]:
+    def _prepare(self, jobs: list[Job], outcomes: list[Outcome]) -> list[Job]:
         """Drop what nobody waits for any more, decode the rest."""
         ready: list[Job] = []
-        outcomes: list[Outcome] = []
-        expected = sum(job.model.pace * job.count for job in jobs)
+        expected = sum(job.model.seconds_per_image * job.count for job in jobs)
         for job in jobs:
             if job.cancelled:
                 outcomes.append((job, asyncio.CancelledError()))
             elif time.perf_counter() + expected > job.deadline:
-                job.model.pace *= 0.9  # lest one slow moment condemn all that follows, unmeasured
+                job.model.seconds_per_image *= 0.9  # one slow measurement must not refuse everything that follows
                 outcomes.append((job, too_late(job)))
-            elif job.tensor is not None or isinstance(job.payload, np.ndarray):
-                job.tensor = job.payload if isinstance(job.payload, np.ndarray) else job.tensor
-                ready.append(job)
             else:
                 try:
-                    if self._decode(job, job.payload):
+                    if self._decode(job):
                         ready.append(job)
-                except ServeError as error:
+                except Exception as error:
                     outcomes.append((job, error))
-        return ready, outcomes
+        return ready
 
-    def _decode(self, job: Job, data: bytes) -> bool:
-        """Decode a small image here and now; send a large one to the decoders and return False."""
+    def _decode(self, job: Job) -> bool:
+        """Decode a small image here; send a large one to the decoder threads and return False."""
+        if job.tensor is None and isinstance(job.payload, np.ndarray):
+            job.tensor = job.payload
+        if job.tensor is not None:
+            return True
+        assert isinstance(job.payload, bytes)
         begun = time.perf_counter()
-        image = open_image(data, self._limits)
+        image = open_image(job.payload, self._limits)
         if image.width * image.height > INLINE_PIXELS:
-            self._decoders.submit(self._decode_large, job, data)
+            job.decoded_apart = True
+            self._decoders.submit(self._decode_large, job, job.payload)
             return False
         job.tensor = prepare(image, job.model.geometry, self._limits)[None]
         job.decode = time.perf_counter() - begun
         return True
 
     def _decode_large(self, job: Job, data: bytes) -> None:
-        begun = time.perf_counter()
-        outcome: BaseException | None = None
-        if not job.cancelled:
-            try:
-                job.tensor = prepare(open_image(data, self._limits), job.model.geometry, self._limits)[None]
-                job.decode = job.apart = time.perf_counter() - begun
-            except BaseException as error:
-                outcome = error
-        if outcome is None:
-            self._jobs.put(job)
-        else:
-            assert self._loop is not None
-            self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [], 0.0)
+        outcome: BaseException
+        try:
+            if job.cancelled:
+                raise asyncio.CancelledError
+            image = open_image(data, self._limits)
+            with self._pixels.reserve(image.width * image.height, job.deadline):
+                begun = time.perf_counter()
+                image = open_image(data, self._limits)  # its time to decode begins now
+                job.tensor = prepare(image, job.model.geometry, self._limits)[None]
+                job.decode = time.perf_counter() - begun
+                self._jobs.put(job)
+                return
+        except BaseException as error:
+            outcome = error
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [], 0.0)
 
     def _settle(self, outcomes: Sequence[Outcome], reports: Sequence[BatchReport], worked: float) -> None:
         """On the event loop: hand out the answers of a batch, and count."""
-        self.pending -= sum(job.count for job, _ in outcomes)
-        self.rate.worked(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)), worked)
+        self._change_pending(-sum(job.count for job, _ in outcomes))
+        self.throughput.add(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)), worked)
         for report in reports:
             self._on_batch(report)
-        for _, outcome in outcomes:
-            if isinstance(outcome, ShedError):
-                outcome.retry_after = self.rate.seconds_for(self.pending)
-        if left := answer_futures(outcomes):
-            self._on_drop("disconnected", left)
+        if abandoned := set_outcomes([(job, self._as_error(outcome)) for job, outcome in outcomes]):
+            self._on_drop("disconnected", abandoned)
+
+    def _as_error(self, outcome: Answer | BaseException) -> Answer | BaseException:
+        """Turn what a thread raised into what a client is told."""
+        if isinstance(outcome, ShedError):
+            outcome.retry_after = self.throughput.seconds_for(self._pending)
+        elif isinstance(outcome, MemoryError):
+            return ShedError("there is not enough memory for this request now; retry later", reason="memory")
+        elif not isinstance(outcome, (Answer, ServeError, asyncio.CancelledError)):
+            log.error("a job failed", exc_info=outcome)
+            return InternalError(f"internal error ({type(outcome).__name__})")
+        return outcome
 
 
-def batch_limit(pace: float, most: int) -> int:
-    """How many images of a network make a batch of about `BATCH_SECONDS`, at least one and at most `most`."""
-    return most if pace * most <= BATCH_SECONDS else max(1, int(BATCH_SECONDS / pace))
+def batch_limit(seconds_per_image: float, most: int) -> int:
+    """How many images make a batch of about `BATCH_SECONDS`, at least one and at most `most`."""
+    return most if seconds_per_image * most <= BATCH_SECONDS else max(1, int(BATCH_SECONDS / seconds_per_image))

@@ -1,51 +1,36 @@
-"""What the core is asked to do, how a batch of that is run, and what comes of it."""
+"""A job for the inference threads, how a batch of jobs is run, and its outcome."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.serve.api.errors import ShedError
-from bitedge.serve.models.backends import Runner, ServedModel
-from bitedge.serve.slight import SlightImage
+from bitedge.serve.models.backends import ServedModel
 
 
 @dataclass(slots=True)
 class Answer:
-    """What the network said about one job, and how long each part took, in seconds."""
+    """A model's outputs for one job, and when each step began and ended (`time.perf_counter`)."""
 
     outputs: NDArray[np.float32]
-    best: list[tuple[int, float]]  # the classes that were asked for, best first, with their probability
-    decode: float
+    best: list[tuple[int, float]]  # the `top_k` classes of the first image with their probabilities, best first
+    decode: float  # seconds
     queue: float
     inference: float
     batch_size: int
-
-
-class Waiting(Protocol):
-    """Who waits for a job: a future, or something as simple."""
-
-    def done(self) -> bool:
-        """Whether nobody waits any more."""
-
-    def set_result(self, result: Answer, /) -> None:
-        """Tell the answer."""
-
-    def set_exception(self, exception: BaseException, /) -> None:
-        """Tell why there is none."""
-
-    def cancel(self) -> object:
-        """Wait no more."""
+    started: float  # when the batch began
 
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """One image as it was sent, or a ready tensor of several."""
+    """One encoded image, or a tensor of one or more images."""
 
     model: ServedModel
     payload: bytes | NDArray[Any]
@@ -53,18 +38,17 @@ class Job:
     count: int = 1
     top_k: int = 0
     created: float = field(default_factory=time.perf_counter)
-    future: Waiting | None = None
-    slight: SlightImage | None = None
+    future: asyncio.Future[Answer] | None = None
     cancelled: bool = False
     tensor: NDArray[Any] | None = None
     decode: float = 0.0
-    apart: float = 0.0  # the part of it that a decoder's thread took
+    decoded_apart: bool = False  # in a decoder thread, whose time is not that of the batch
     started: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class BatchReport:
-    """One run of the core, for the metrics."""
+    """One run of a model, for the metrics."""
 
     model: ServedModel
     jobs: Sequence[Job]
@@ -77,7 +61,7 @@ Outcome = tuple[Job, Answer | BaseException]
 
 
 def group_by_model(jobs: Sequence[Job], max_batch: int) -> list[list[Job]]:
-    """Split jobs into runs of one model and at most `max_batch` images (one job may be larger)."""
+    """Split jobs into batches of one model and at most `max_batch` images (one job may be larger)."""
     groups: dict[int, list[list[Job]]] = {}
     for job in jobs:
         of_model = groups.setdefault(id(job.model), [[]])
@@ -87,76 +71,64 @@ def group_by_model(jobs: Sequence[Job], max_batch: int) -> list[list[Job]]:
     return [group for of_model in groups.values() for group in of_model]
 
 
-def rank(model: ServedModel, outputs: NDArray[np.float32], top_k: int) -> list[list[tuple[int, float]]]:
-    """The best classes of every image, for the whole batch at once."""
-    if not top_k:
-        return []
-    scores = model.scores(outputs)
-    order = (-scores).argsort(axis=1, kind="stable")[:, :top_k]
-    values = scores[np.arange(len(scores))[:, None], order]
-    return [list(zip(*pair, strict=True)) for pair in zip(order.tolist(), values.tolist(), strict=True)]
+def rank(values: NDArray[np.float32], top_k: int) -> list[list[tuple[int, float]]]:
+    """Return the `top_k` largest values of every row with their indexes, largest first."""
+    order = (-values).argsort(axis=1, kind="stable")[:, :top_k]
+    chosen = values[np.arange(len(values))[:, None], order]
+    return [list(zip(*pair, strict=True)) for pair in zip(order.tolist(), chosen.tolist(), strict=True)]
 
 
-class Contexts:
-    """One thread's places to run models in; those of retired models go when a new one comes."""
-
-    def __init__(self) -> None:
-        self._runners: dict[int, tuple[ServedModel, Runner]] = {}
-
-    def of(self, model: ServedModel) -> Runner:
-        """This thread's runner of a model."""
-        found = self._runners.get(id(model))
-        if found is None:
-            self._runners = {key: kept for key, kept in self._runners.items() if not kept[0].retired}
-            found = self._runners[id(model)] = (model, model.context())
-        return found[1]
-
-
-def run_group(group: Sequence[Job], contexts: Contexts) -> tuple[list[Outcome], BatchReport]:
-    """Run one batch and split its outputs; a failure is every job's answer."""
+def run_group(group: Sequence[Job]) -> tuple[list[Outcome], BatchReport]:
+    """Run one batch and split its outputs; a failure is the outcome of every job."""
     model = group[0].model
     begun = time.perf_counter()
-    images = sum([job.count for job in group])
-    outcomes: list[Outcome] = []
-    failed = False
+    images = sum(job.count for job in group)
     try:
         tensors = [job.tensor for job in group if job.tensor is not None]
-        outputs = contexts.of(model)(tensors[0] if len(tensors) == 1 else np.concatenate(tensors))
+        outputs = model.run(tensors[0] if len(tensors) == 1 else np.concatenate(tensors))
         inference = time.perf_counter() - begun
-        model.pace += (inference / images - model.pace) * (0.2 if model.pace else 1.0)
-        best = rank(model, outputs, max([job.top_k for job in group]))
-        row = 0
-        for job in group:
-            job.started = begun
-            waited = max(0.0, begun - job.created - job.decode)
-            ranking = best[row][: job.top_k] if job.top_k else []
-            outcomes.append(
-                (job, Answer(outputs[row : row + job.count], ranking, job.decode, waited, inference, images))
-            )
-            row += job.count
+        model.observe(images, inference)
+        outcomes = split_outputs(group, outputs, begun, inference)
     except Exception as error:
         inference = time.perf_counter() - begun
-        outcomes = [(job, error) for job in group]
-        failed = True
-    return outcomes, BatchReport(model, group, images, inference, failed)
+        return [(job, error) for job in group], BatchReport(model, group, images, inference, failed=True)
+    return outcomes, BatchReport(model, group, images, inference, failed=False)
+
+
+def split_outputs(group: Sequence[Job], outputs: NDArray[np.float32], begun: float, inference: float) -> list[Outcome]:
+    """Give every job its rows of the outputs, and its best classes."""
+    most = max(job.top_k for job in group)
+    best = rank(group[0].model.scores(outputs), most) if most else []
+    outcomes: list[Outcome] = []
+    row = 0
+    for job in group:
+        job.started = begun
+        waited = max(0.0, begun - job.created - job.decode)
+        ranking = best[row][: job.top_k] if job.top_k else []
+        rows = outputs[row : row + job.count]
+        outcomes.append((job, Answer(rows, ranking, job.decode, waited, inference, len(outputs), begun)))
+        row += job.count
+    return outcomes
 
 
 def too_late(job: Job) -> ShedError:
-    """Why a job is dropped before it runs."""
+    """Say why a job is dropped before it runs."""
     waited = time.perf_counter() - job.created
-    message = f"the deadline cannot be kept after {waited:.3f} s in the queue; come back later"
+    message = f"the deadline cannot be met after {waited:.3f} s in the queue; retry later"
     return ShedError(message, reason="deadline")
 
 
-def answer_futures(outcomes: Sequence[Outcome]) -> int:
-    """Tell those who wait, on their event loop; how many images nobody waits for any more."""
-    left = 0
+def set_outcomes(outcomes: Sequence[Outcome]) -> int:
+    """Resolve the futures, on their event loop; return how many images nobody waits for any more."""
+    abandoned = 0
     for job, outcome in outcomes:
         assert job.future is not None
         if job.future.done():
-            left += job.count
+            abandoned += job.count
         elif isinstance(outcome, Answer):
             job.future.set_result(outcome)
+        elif isinstance(outcome, asyncio.CancelledError):
+            job.future.cancel()
         else:
             job.future.set_exception(outcome)
-    return left
+    return abandoned

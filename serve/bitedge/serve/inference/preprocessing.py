@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL import Image, ImageChops, ImageOps, UnidentifiedImageError
 
 from bitedge.serve.api.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
 
@@ -30,7 +30,7 @@ INTERPOLATIONS: Final = {
     "bicubic": Image.Resampling.BICUBIC,
 }
 BLOCK: Final = 4096  # bytes between two looks at the clock
-QUICK_BYTES: Final = 16384  # so few bytes, of not more than 16 times as many pixels, cannot take long
+QUICK_BYTES: Final = 16384  # so few bytes, of at most 16 times as many pixels, cannot take long
 ORIENTATION_KEYS: Final = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
 SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")
 
@@ -107,9 +107,7 @@ def open_image(data: bytes, limits: ImageLimits) -> Image.Image:
         image = Image.open(
             TimedFile(data, limits.seconds) if len(data) > QUICK_BYTES else io.BytesIO(data), formats=FORMATS
         )
-        if (
-            len(data) <= QUICK_BYTES < image.width * image.height // 16
-        ):  # few bytes, many pixels: watch this one after all
+        if len(data) <= QUICK_BYTES < image.width * image.height // 16:  # few bytes that unpack to many pixels
             image = Image.open(TimedFile(data, limits.seconds), formats=FORMATS)
     except UnidentifiedImageError:
         raise ImageFormatError(f"expected a {', '.join(FORMATS)} image, got {_describe(data)}") from None
@@ -163,10 +161,11 @@ def warm_up() -> None:
 
 
 def to_mode(image: Image.Image, mode: str) -> Image.Image:
-    """Convert every mode that the four formats have: 16 bits keep their high byte, transparency lies on white.
+    """Convert every mode that the four formats have: 16 bits keep their high byte, and transparent pixels are
+    composited onto white.
 
-    Of an animation the first frame counts. Pillow itself clips 16-bit grey at 255 and drops alpha, which shows what
-    nobody sees when they look at the file.
+    The first frame of an animation is used. Pillow itself clips 16-bit grey at 255 and drops alpha, which shows what
+    nobody sees who looks at the file. Compositing works in place: a large image costs 10 bytes a pixel at its peak.
     """
     if image.mode == mode:
         return image
@@ -175,9 +174,8 @@ def to_mode(image: Image.Image, mode: str) -> Image.Image:
     elif image.mode in ("I", "F"):
         image = Image.fromarray(np.clip(np.asarray(image, dtype=np.float64) / 257.0, 0, 255).astype(np.uint8))
     elif image.mode in ("RGBA", "LA", "PA", "RGBa", "La") or "transparency" in image.info:
-        straight = image.convert("RGBA")
-        image = Image.new("RGBA", straight.size, (255, 255, 255, 255))
-        image.alpha_composite(straight)
+        image = image if image.mode == "RGBA" else image.convert("RGBA")
+        image.paste((255, 255, 255, 255), mask=ImageChops.invert(image.getchannel("A")))
     return image if image.mode == mode else image.convert(mode)
 
 

@@ -1,7 +1,7 @@
-"""How fast the threads work, measured while they work.
+"""Estimate how many images a second the inference threads can do, measured while they work.
 
-Counting how much leaves the queue in a second would measure the demand as soon as there is less of it than the threads
-could do; a service that admits by such a number talks itself into doing less and less.
+Counting what leaves the queue in a second would measure the demand whenever there is less of it than the threads could
+do; a service that admits requests by such a number admits fewer and fewer.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import math
 HORIZON = 1.0  # seconds of work over which the rate is smoothed
 
 
-class ServiceRate:
+class ThroughputEstimator:
     """Images a second that so many threads can do, smoothed exponentially over the time that they worked."""
 
     def __init__(self, threads: int) -> None:
@@ -24,8 +24,8 @@ class ServiceRate:
         """The measured rate, or 0 when nothing was measured yet."""
         return self._threads * self._images / self._seconds if self._seconds else 0.0
 
-    def worked(self, images: int, seconds: float) -> None:
-        """One thread answered so many images in so many seconds; what was only dropped says nothing about the rate."""
+    def add(self, images: int, seconds: float) -> None:
+        """Count the images that one thread answered, and its time; dropped images say nothing about the rate."""
         if not images:
             return
         keep = math.exp(-seconds / HORIZON)
@@ -33,6 +33,6 @@ class ServiceRate:
         self._seconds = self._seconds * keep + max(seconds, 1e-6)
 
     def seconds_for(self, pending: int) -> float:
-        """How long it takes until `pending` images have left; 0 while the rate is not known."""
+        """Estimate how long it takes until `pending` images have left; 0 while the rate is not known."""
         rate = self.per_second
         return pending / rate if rate > 0 else 0.0

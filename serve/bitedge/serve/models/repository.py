@@ -1,9 +1,17 @@
-"""Find model files on disk: one sub-folder for each model, and in it one numbered sub-folder for each version."""
+"""Model files on disk, and the state that the worker processes of one service share.
+
+A repository has one folder for each model, and in it one numbered folder for each version. What a root is (a file, an
+export folder or a repository) is decided once, when the service starts; a stray file never changes it.
+"""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,52 +31,75 @@ class Candidate:
     path: Path
 
     def signature(self) -> tuple[int, int, int]:
-        """What changes when the file is written, replaced or swapped behind a link."""
+        """Return what changes when the file is written, replaced, or swapped behind a link."""
         status = self.path.stat()
         return status.st_ino, status.st_mtime_ns, status.st_size
 
 
-def scan(root: Path, name: str | None = None) -> list[Candidate]:
-    """List the versions below `root`: a model repository, a training run, an export folder, or a single file.
+@dataclass(frozen=True)
+class Root:
+    """A place with models; `single` is the name of the only one, or None for a repository."""
 
-    `name` is for the one model of the last three; without it they are named after their file or folder.
-    """
-    if root.is_file():
-        return [Candidate(name or name_of(root), "1", root)]
-    if not root.is_dir():
-        raise ServeError(f"{root}: no such folder; give a model file, an export folder, or a folder with one per model")
-    single = model_file(root) or model_file(root / "export")
-    if single is not None:
-        return [Candidate(name or name_of(single), "1", single)]
-    return [candidate for folder in sorted(root.iterdir()) for candidate in versions(folder)]
+    path: Path
+    single: str | None = None
+
+    @staticmethod
+    def of(path: Path, name: str | None = None) -> Root:
+        """Decide what a path is: a model file, an export folder or training run, or a repository.
+
+        A folder with at least one model's folder is a repository, whatever files lie beside it. `name` names a single
+        model; without it, the model is named after its file or folder.
+        """
+        if path.is_file():
+            return Root(path, name or name_of(path))
+        if not path.is_dir():
+            raise ServeError(
+                f"{path}: no such folder; give a model file, an export folder, or a folder with one per model"
+            )
+        others = [folder for folder in path.iterdir() if folder.name != "export"]
+        single = model_file(path) or model_file(path / "export")
+        if single is None or any(versions(folder) for folder in others) or numbered(path / "export"):
+            return Root(path)
+        return Root(path, name or name_of(single))
+
+    def scan(self) -> list[Candidate]:
+        """List the versions that are there now."""
+        if self.single is None:
+            if not self.path.is_dir():
+                raise ServeError(f"{self.path}: no such folder")
+            return [candidate for folder in sorted(self.path.iterdir()) for candidate in versions(folder)]
+        found = self.path if self.path.is_file() else model_file(self.path) or model_file(self.path / "export")
+        return [] if found is None else [Candidate(self.single, "1", found)]
 
 
-def scan_all(roots: Sequence[Path], name: str | None = None) -> list[Candidate]:
-    """List the versions below several roots, each as `scan` takes it; no two may have one name and version."""
-    if name is not None and len(roots) > 1:
-        raise ServeError(f"model-name {name}: expected one model to name, got {len(roots)}; rename the files instead")
+def scan_all(roots: Sequence[Root]) -> list[Candidate]:
+    """List the versions below several roots; no two may have one name and version."""
     found: dict[tuple[str, str], Candidate] = {}
-    for candidate in (candidate for root in roots for candidate in scan(root, name)):
+    for candidate in (candidate for root in roots for candidate in root.scan()):
         other = found.setdefault((candidate.name, candidate.version), candidate)
         if other is not candidate:
             raise ServeError(f"{other.path} and {candidate.path} are both called {candidate.name}; rename one")
     return list(found.values())
 
 
+def numbered(folder: Path) -> list[Candidate]:
+    """List the numbered versions of one model's folder."""
+    if not folder.is_dir():
+        return []
+    inner = sorted((path for path in folder.iterdir() if VERSION.fullmatch(path.name)), key=lambda path: int(path.name))
+    return [Candidate(folder.name, path.name, file) for path in inner if (file := model_file(path)) is not None]
+
+
 def versions(folder: Path) -> list[Candidate]:
-    """List the versions of one model's folder; a file without a version folder is version 1."""
+    """List the versions of one model's folder; without numbered folders, its file is version 1."""
     if not folder.is_dir() or not NAME.fullmatch(folder.name):
         return []
     single = model_file(folder) or model_file(folder / "export")
-    if single is not None:
-        return [Candidate(folder.name, "1", single)]
-    numbered = [inner for inner in folder.iterdir() if VERSION.fullmatch(inner.name)]
-    found = [(inner.name, model_file(inner)) for inner in sorted(numbered, key=lambda inner: int(inner.name))]
-    return [Candidate(folder.name, version, path) for version, path in found if path is not None]
+    return numbered(folder) or ([Candidate(folder.name, "1", single)] if single is not None else [])
 
 
 def model_file(folder: Path) -> Path | None:
-    """The file of a folder that is served: `model.gguf` before `model.onnx` before any other of these suffixes."""
+    """Return the file of a folder that is served: `model.gguf` before `model.onnx` before others by name."""
     for suffix in SUFFIXES:
         preferred = folder / f"model{suffix}"
         if preferred.is_file():
@@ -87,3 +118,68 @@ def name_of(path: Path) -> str:
         if word not in ("model", "export") and NAME.fullmatch(word) and not VERSION.fullmatch(word):
             return word
     return "model"
+
+
+@dataclass(frozen=True)
+class DesiredState:
+    """Which models are unloaded; every change has a number, and `retry` is the model to load again."""
+
+    number: int = 0
+    unloaded: frozenset[str] = frozenset()
+    retry: str = ""
+
+
+class SharedState:
+    """The desired state of all workers, in one file that each of them applies and acknowledges."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Hold the lock that a change needs."""
+        with (self._folder / "state.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def read(self) -> DesiredState:
+        """Return the newest desired state."""
+        try:
+            fields = json.loads((self._folder / "state.json").read_text())
+        except FileNotFoundError:
+            return DesiredState()
+        return DesiredState(fields["number"], frozenset(fields["unloaded"]), fields["retry"])
+
+    def write(self, state: DesiredState) -> None:
+        """Publish a new desired state."""
+        fields = {"number": state.number, "unloaded": sorted(state.unloaded), "retry": state.retry}
+        self._replace("state.json", json.dumps(fields))
+
+    def acknowledge(self, number: int) -> None:
+        """Say that this worker has applied a state."""
+        self._replace(f"applied-{os.getpid()}", str(number))
+
+    def applied(self, number: int) -> bool:
+        """Whether every living worker has applied a state."""
+        for file in self._folder.glob("applied-*"):
+            if not alive(int(file.name.removeprefix("applied-"))):
+                file.unlink(missing_ok=True)
+            elif int(file.read_text()) < number:
+                return False
+        return True
+
+    def _replace(self, name: str, text: str) -> None:
+        temporary = self._folder / f".{name}.{os.getpid()}"
+        temporary.write_text(text)
+        temporary.replace(self._folder / name)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,7 +1,7 @@
-"""What the service counts, for Prometheus and for the statistics of the Open Inference Protocol.
+"""Metrics for Prometheus, and the statistics of the Open Inference Protocol.
 
-With several workers the values live in files that all of them share (`PROMETHEUS_MULTIPROC_DIR`, set by the supervisor
-before this module is imported), so every worker answers for all.
+With several workers the values live in files that all of them map (`PROMETHEUS_MULTIPROC_DIR`, set by the parent before
+this module is imported), so any worker answers for all.
 """
 
 from __future__ import annotations
@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Metric, ProcessCollector, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 
 from bitedge.serve.inference.job import BatchReport
 from bitedge.serve.models.registry import Entry, Event
+from bitedge.serve.models.repository import alive
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-FAST = (0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+# Seconds, from the time of a small network to the longest deadline.
+FAST = tuple(float(f"{base}e{power}") for power in range(-5, 3) for base in (1, 2.5, 5))[2:]
 SIZES = (1, 2, 4, 8, 16, 32, 64, 128)
 
 
@@ -43,9 +46,9 @@ class Metrics:
         self.batch = Histogram("bitedge_batch_size", "Images in one batch.", model, buckets=SIZES, **of)
         self.images = Counter("bitedge_images", "Images classified.", model, **of)
         self.last = Gauge(
-            "bitedge_last_inference_seconds", "When the core last ran.", model, multiprocess_mode="max", **of
+            "bitedge_last_inference_timestamp_seconds", "Last run of a model.", model, multiprocess_mode="max", **of
         )
-        self.failures = Counter("bitedge_failed_images", "Images that could not be classified.", model, **of)
+        self.failures = Counter("bitedge_failed_inferences", "Requests whose inference failed.", model, **of)
         by_size = (*model, "size")
         self.batches = Counter("bitedge_batches", "Batches run, by size.", by_size, **of)
         self.batch_seconds = Counter("bitedge_batch_seconds", "Time in the core, by size of batch.", by_size, **of)
@@ -75,17 +78,21 @@ class Metrics:
     def _find_of_size(self, *of: str) -> tuple[Counter, Counter]:
         return self.batches.labels(*of), self.batch_seconds.labels(*of)
 
-    def observe_request(self, route: str, status: int, seconds: float) -> None:
-        """Count one answer."""
+    def observe_request(self, route: str, status: int, reason: str, seconds: float) -> None:
+        """Count one response."""
         count, duration = self._of_request(route, status)
         count.inc()
         duration.observe(seconds)
+        if reason:
+            self.errors.labels(reason).inc()
+            if status in (429, 503):
+                self.shed.labels(reason).inc()
 
     def observe_batch(self, report: BatchReport) -> None:
         """Count one run of the core."""
         model, images, seconds = report.model, report.images, report.inference
         if report.failed:
-            self.failures.labels(model.name, model.version).inc(images)
+            self.failures.labels(model.name, model.version).inc(len(report.jobs))
             return
         inference, batch, count, last, decode, queue = self._of_model(model.name, model.version)
         batches, batch_seconds = self._of_size(model.name, model.version, str(images))
@@ -115,15 +122,23 @@ class Metrics:
         self._known = current
 
     def collect(self) -> CollectorRegistry:
-        """The registry to read from: this process's, or that of all workers."""
-        if "PROMETHEUS_MULTIPROC_DIR" not in os.environ:
-            return self.registry
+        """Return the registry to read from: this process's, or that of all workers."""
+        folder = os.environ.get("PROMETHEUS_MULTIPROC_DIR")
         everyone = CollectorRegistry()
-        MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
+        if folder is None:
+            everyone.register(self.registry)
+            pids = {os.getpid()}
+        else:
+            found = {int(file.stem.rpartition("_")[2]) for file in Path(folder).glob("*.db")}
+            pids = {pid for pid in found if alive(pid)}
+            for pid in found - pids:
+                mark_process_dead(pid, folder)  # type: ignore[no-untyped-call]
+            MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
+        everyone.register(WorkerProcesses(pids))
         return everyone
 
     def exposition(self) -> bytes:
-        """The text that Prometheus scrapes."""
+        """Return the text that Prometheus scrapes."""
         return bytes(generate_latest(self.collect()))
 
     def statistics(self) -> dict[tuple[str, str], dict[str, Any]]:
@@ -138,14 +153,35 @@ class Metrics:
         return {name: model_statistics(samples, *name) for name in names}
 
 
+class WorkerProcesses:
+    """The `process_*` metrics of all workers together."""
+
+    def __init__(self, pids: set[int]) -> None:
+        self._pids = sorted(pids)
+
+    def collect(self) -> Iterator[Metric]:
+        """Add up memory, processor time and open files; the start is the first one, the limit of files the lowest."""
+        values: dict[str, list[Metric]] = defaultdict(list)
+        for pid in self._pids:
+            for metric in ProcessCollector(pid=lambda pid=pid: pid, registry=None).collect():  # type: ignore[misc]
+                if metric.samples:
+                    values[metric.name].append(metric)
+        for name, metrics in values.items():
+            numbers = [metric.samples[0].value for metric in metrics]
+            together = min if name in ("process_start_time_seconds", "process_max_fds") else sum
+            sample = metrics[0].samples[0]._replace(value=together(numbers))
+            metrics[0].samples[:] = [sample]
+            yield metrics[0]
+
+
 def info_labels(model: Any) -> tuple[str, ...]:
-    """What identifies a version in the metrics."""
+    """Return the labels of a version."""
     kernels = " ".join(model.facts.get("kernels", ()))
     return model.name, model.version, model.backend, kernels, model.sha256[:16]
 
 
 def model_statistics(samples: dict[str, dict[tuple[str, ...], float]], name: str, version: str) -> dict[str, Any]:
-    """One model's part of the statistics."""
+    """Return the statistics of one version; success and fail count requests."""
 
     def duration(metric: str) -> dict[str, int]:
         key = (name, version, "")
@@ -154,7 +190,7 @@ def model_statistics(samples: dict[str, dict[tuple[str, ...], float]], name: str
 
     key = (name, version, "")
     images = int(samples["bitedge_images_total"].get(key, 0))
-    failed = int(samples["bitedge_failed_images_total"].get(key, 0))
+    failed = int(samples["bitedge_failed_inferences_total"].get(key, 0))
     decode, queue, inference = map(
         duration, ("bitedge_decode_seconds", "bitedge_queue_seconds", "bitedge_inference_seconds")
     )
@@ -163,7 +199,7 @@ def model_statistics(samples: dict[str, dict[tuple[str, ...], float]], name: str
     return {
         "name": name,
         "version": version,
-        "last_inference": int(samples["bitedge_last_inference_seconds"].get(key, 0.0) * 1e3),
+        "last_inference": int(samples["bitedge_last_inference_timestamp_seconds"].get(key, 0.0) * 1e3),
         "inference_count": images,
         "execution_count": inference["count"],
         "inference_stats": {

@@ -1,5 +1,5 @@
 // The page: take an image, ask the server, show the answer. State lives in the document; nothing is fetched elsewhere.
-import { startTheme } from "/static/theme.js";
+import { startTheme } from "./theme.js";
 
 const byId = (id) => document.getElementById(id);
 const TYPES = ["image/jpeg", "image/png", "image/webp", "image/bmp"];
@@ -89,7 +89,7 @@ function showCard() {
 
 async function loadModels() {
   const kept = byId("model").value;
-  models = (await (await request("/v1/models")).json()).models.filter((model) => model.state === "READY");
+  models = (await (await request("v1/models")).json()).models.filter((model) => model.state === "READY");
   byId("model").replaceChildren(...models.map((model) => {
     const option = element("option", models.filter((m) => m.name === model.name).length > 1 ? `${model.name} (version ${model.version})` : model.name);
     option.value = `${model.name}/${model.version}`;
@@ -105,7 +105,7 @@ function showCommand() {
   const type = current.blob.type || "image/png";
   const secret = apiKey ? " \\\n  -H \"X-API-Key: $BITEDGE_KEY\"" : "";
   byId("curl").textContent =
-    `curl --data-binary @'${current.name.replaceAll("'", "")}' -H 'Content-Type: ${type}'${secret} \\\n  '${location.origin}/v1/classify?${chosen().query}&top_k=${TOP_K}'`;
+    `curl --data-binary @'${current.name.replaceAll("'", "")}' -H 'Content-Type: ${type}'${secret} \\\n  '${new URL("v1/classify", location)}?${chosen().query}&top_k=${TOP_K}'`;
   byId("command").hidden = false;
 }
 
@@ -165,8 +165,8 @@ async function classify() {
   byId("status").textContent = "Asking the network…";
   showCommand();
   try {
-    const answer = await (await request(`/v1/classify?${query}&top_k=${TOP_K}`, options())).json();
-    const seen = await (await request(`/v1/preview?${query}`, options())).blob();
+    const answer = await (await request(`v1/classify?${query}&top_k=${TOP_K}`, options())).json();
+    const seen = await (await request(`v1/preview?${query}`, options())).blob();
     if (mine !== turn) return;
     showAnswer(answer);
     showPicture("seen", seen);

@@ -1,5 +1,5 @@
 // The OpenAPI document as a page: every operation with its parameters, bodies and answers. Works without a network.
-import { startTheme } from "/static/theme.js";
+import { startTheme } from "./theme.js";
 
 function element(name, text, className) {
   const node = document.createElement(name);
@@ -46,7 +46,7 @@ function operation(document_, path, method, description) {
 
 async function start() {
   startTheme(document.getElementById("theme"));
-  const description = await (await fetch("/openapi.json")).json();
+  const description = await (await fetch("openapi.json")).json();
   document.getElementById("about").textContent = `${description.info.title} ${description.info.version}. ${description.info.description}`;
   const nodes = Object.entries(description.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, value]) => operation(description, path, method, value)));

@@ -1,4 +1,4 @@
-"""What every answer says to browsers."""
+"""Headers of every response that tell browsers what a page of this origin may do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,3 @@ SECURITY_HEADERS: Final = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(self), microphone=(), geolocation=()"),
 )
-SECURITY_BLOCK: Final = b"".join(b"%s: %s\r\n" % header for header in SECURITY_HEADERS)
-
-# The name of the ASGI extension by which a server says that it adds these headers itself.
-EXTENSION: Final = "bitedge.security_headers"

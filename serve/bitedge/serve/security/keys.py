@@ -1,26 +1,27 @@
-"""API keys and rate limits.
+"""API keys: making, storing as SHA-256, checking, and reading them again when their file changes.
 
-Keys are long random strings, kept as SHA-256: a file or an environment variable holds lines of
-`name:scopes:sha256`, scopes being a comma-separated choice of `infer`, `metrics` and `admin`.
+A key file, or the setting `api_keys`, holds lines of `name:scopes:sha256`; scopes are a comma-separated choice of
+`infer`, `metrics` and `admin`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
-import os
+import logging
 import re
 import secrets
 import time
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from bitedge.serve.api.errors import ForbiddenError, RateLimitedError, ServeError, UnauthorizedError
+from bitedge.serve.api.errors import ForbiddenError, ServeError, UnauthorizedError
+
+log = logging.getLogger("bitedge.serve")
 
 SCOPES = ("infer", "metrics", "admin")
-MAX_CALLERS = 10_000  # buckets that are remembered; the least recently seen one makes room
+CHECK_SECONDS = 1.0  # how often the key file is looked at
 
 
 @dataclass(frozen=True)
@@ -56,50 +57,61 @@ def parse_keys(text: str) -> tuple[Key, ...]:
     return tuple(keys)
 
 
-def load_keys(path: Path | None, variable: str) -> tuple[Key, ...]:
-    """Read the keys from the file and the environment variable; none at all means an open service."""
-    text = os.environ.get(variable, "").replace(";", "\n")
-    if path is not None:
-        text += "\n" + path.read_text(encoding="utf-8")
-        if not parse_keys(text):
-            raise ServeError(f"{path}: holds no API key; bitedge serve --new-key NAME makes one")
-    return parse_keys(text)
+class KeyRing:
+    """The keys that are valid now. Once any are configured, a key is needed, even if none can be read any more."""
 
-
-def authorize(keys: tuple[Key, ...], presented: str | None, scope: str) -> Key:
-    """Find the key that was presented, in a time that does not tell which one came near."""
-    if not presented:
-        raise UnauthorizedError("this needs an API key: send Authorization: Bearer KEY, or X-API-Key: KEY")
-    digest = hashlib.sha256(presented.encode("utf-8", "replace")).digest()
-    found: Key | None = None
-    for key in keys:
-        if hmac.compare_digest(key.digest, digest):
-            found = key
-    if found is None:
-        raise UnauthorizedError("this API key is not known")
-    if scope not in found.scopes:
-        raise ForbiddenError(f"the API key {found.name} does not allow {scope}")
-    return found
-
-
-class RateLimiter:
-    """One token bucket for each caller."""
-
-    def __init__(self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._rate = rate
-        self._burst = burst
+    def __init__(
+        self, file: Path | None = None, text: str | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.required = file is not None or text is not None
+        self._file = file
+        self._fixed = parse_keys((text or "").replace(";", "\n"))
         self._clock = clock
-        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+        self._keys: tuple[Key, ...] = self._fixed
+        self._signature: tuple[int, int, int] | None = None
+        self._checked = float("-inf")
 
-    def take(self, caller: str) -> None:
-        """Count one request, or refuse it and say when the next one fits."""
+    def check(self) -> None:
+        """Refuse a configuration that holds no key at all."""
+        if self._file is not None:
+            try:
+                self._read()
+            except OSError as error:
+                raise ServeError(f"API keys: {self._file} cannot be read: {error.strerror}") from None
+        if self.required and not self._keys:
+            where = self._file or "the setting api_keys"
+            raise ServeError(f"{where}: expected API keys, got none; bitedge serve --new-key NAME makes one")
+
+    def _read(self) -> None:
+        assert self._file is not None
+        status = self._file.stat()
+        signature = status.st_ino, status.st_mtime_ns, status.st_size
+        if signature != self._signature:
+            self._keys = self._fixed + parse_keys(self._file.read_text(encoding="utf-8"))
+            self._signature = signature
+
+    def current(self) -> tuple[Key, ...]:
+        """Return the keys, read again if the file changed; a file that cannot be read leaves them as they are."""
         now = self._clock()
-        tokens, seen = self._buckets.pop(caller, (self._burst, now))
-        tokens = min(self._burst, tokens + (now - seen) * self._rate)
-        allowed = tokens >= 1
-        self._buckets[caller] = (tokens - 1 if allowed else tokens, now)
-        if len(self._buckets) > MAX_CALLERS:
-            self._buckets.popitem(last=False)
-        if not allowed:
-            message = f"more than {self._rate:g} requests a second; come back later"
-            raise RateLimitedError(message, reason="rate_limit", retry_after=(1 - tokens) / self._rate)
+        if self._file is not None and now - self._checked >= CHECK_SECONDS:
+            self._checked = now
+            try:
+                self._read()
+            except (OSError, ServeError, UnicodeDecodeError) as error:
+                log.error("the key file cannot be read; the keys stay as they were", extra={"error": str(error)})
+        return self._keys
+
+    def authorize(self, presented: str | None, scope: str) -> Key:
+        """Find the key that was presented, in a time that does not depend on which one came near."""
+        if not presented:
+            raise UnauthorizedError("this needs an API key: send Authorization: Bearer KEY, or X-API-Key: KEY")
+        digest = hashlib.sha256(presented.encode("utf-8", "replace")).digest()
+        found: Key | None = None
+        for key in self.current():
+            if hmac.compare_digest(key.digest, digest):
+                found = key
+        if found is None:
+            raise UnauthorizedError("this API key is not known")
+        if scope not in found.scopes:
+            raise ForbiddenError(f"the API key {found.name} does not allow {scope}")
+        return found

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from bitedge.export.extras import needs
 
 Array = NDArray[Any]
 
@@ -40,9 +43,18 @@ class Engine:
     rounds_once: bool = True
     """It rounds sum · scale + bias once, as torch does, behind float layers too."""
 
+    programs: tuple[str, ...] = ()
+    """Programs that it calls."""
+
     def missing(self) -> tuple[str, ...]:
-        """Give the packages that are not installed."""
-        return tuple(package for package in self.packages if importlib.util.find_spec(package) is None)
+        """Give the packages and programs that are not installed."""
+        programs = tuple(program for program in self.programs if shutil.which(program) is None)
+        return (*(package for package in self.packages if importlib.util.find_spec(package) is None), *programs)
+
+    def needs(self) -> str:
+        """Say what is missing and how to get it; empty if nothing is."""
+        programs = [program for program in self.programs if shutil.which(program) is None]
+        return f"needs the program {programs[0]}: install it" if programs else needs(self.packages, self.extra)
 
     def open(self, path: Path) -> Session:
         """Open an artifact."""
@@ -57,4 +69,5 @@ ENGINES = (
     Engine("onnx", "model.onnx", "bitedge.export.verify.engines.onnx", "onnx", _ORT, half=True),
     Engine("int8", "model.int8.onnx", "bitedge.export.verify.engines.onnx", "onnx", _ORT, half=True, rounds_once=False),
     Engine("tflite", "model.tflite", "bitedge.export.verify.engines.tflite", "tflite", _LCE, half=True),
+    Engine("c", "c", "bitedge.export.verify.engines.c", half=True, programs=("cc",)),
 )

@@ -1,0 +1,1 @@
+"""Networks in C on emulated microcontrollers: build, run, count instructions."""
