@@ -47,6 +47,8 @@ ELSEWHERE = {
     "bitedge bench out/model.gguf": "tests/docs/test_your_network.py",
     "bitedge serve out": "tests/serve/test_processes.py",
     "torchrun --nnodes": "two machines; tests/train/test_distributed.py runs two processes",
+    "make -C RUN_DIR/export/c test": "tests/export/formats/c/test_c_folder.py",
+    "python -m boards": "tests/export/formats/c/test_c_boards.py",
     "python runtime/tools/compare_libraries.py": "tests/runtime/test_compare_libraries.py",
     "python runtime/tools/arm_mix.py": "a disassembly, and llvm-mca of Debian's packages",
 }

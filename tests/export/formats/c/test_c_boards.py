@@ -65,6 +65,17 @@ def test_the_vectors_are_right_on_a_board(board: str, folders: list[Path], tmp_p
     assert compared["int8"] > 2 * compared["binary"]
 
 
+def test_the_network_of_the_documentation_fits_256_kb(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "boards.cifar10", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT / "export", capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    cost = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))["figures"]["c"]
+    page = (ROOT / "docs" / "microcontrollers.md").read_text(encoding="utf-8")
+    assert f"| CIFAR-10 | Cortex-M4 | 195,064 | {cost['arena']:,} |" in page
+    assert f"{cost['macs'] / 1e6:.1f} million MACs" in page
+    assert cost["flash"] < 195_064
+
+
 def test_bad_arguments(tmp_path: Path) -> None:
     for words, message in (
         ([str(tmp_path)], "holds no model.c"),
