@@ -1,11 +1,12 @@
-"""The floor: a FastAPI route that reads the body and answers, and does nothing else."""
+"""The reference: a FastAPI route on granian that reads the body and answers, and does nothing else."""
 
 from __future__ import annotations
 
 import sys
 
-import uvicorn
 from fastapi import FastAPI, Request
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces
 
 app = FastAPI()
 
@@ -17,4 +18,5 @@ async def noop(request: Request) -> dict[str, int]:
 
 
 if __name__ == "__main__":
-    uvicorn.run(app, port=int(sys.argv[1]), http="httptools", loop="uvloop", access_log=False, log_level="warning")
+    options = {"interface": Interfaces.ASGI, "http": HTTPModes.http1, "websockets": False, "log_enabled": False}
+    Granian("bench.noop:app", port=int(sys.argv[1]), **options).serve()  # type: ignore[arg-type]

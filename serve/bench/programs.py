@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import socket
 import subprocess
 import sys
@@ -11,7 +13,7 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -32,14 +34,31 @@ class Program:
     process: subprocess.Popen[bytes]
     url: str
 
+    def _processes(self) -> list[tuple[Path, list[str]]]:
+        """The server and its workers: all processes of its session, with the fields of their state."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            if int(fields[3]) == self.process.pid:
+                found.append((folder, fields))
+        return found
+
     def memory(self) -> int:
         """Resident bytes."""
-        return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * 4096
+        return sum(int(fields[21]) * 4096 for _, fields in self._processes())
 
     def cpu(self) -> float:
-        """Seconds of processor time so far, of this process."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / 100
+        """Seconds of processor time so far."""
+        return sum(int(fields[11]) + int(fields[12]) for _, fields in self._processes()) / 100
+
+    def kill_rest(self) -> None:
+        """End the workers that some servers leave behind."""
+        for folder, _ in self._processes():
+            with suppress(ProcessLookupError):
+                os.kill(int(folder.name), signal.SIGKILL)
 
 
 @contextmanager
@@ -57,6 +76,7 @@ def running(command: list[str], port: int, path: str, log: Path) -> Iterator[Pro
             process.wait(timeout=20)
         except subprocess.TimeoutExpired:
             process.kill()
+        program.kill_rest()
 
 
 def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
@@ -77,13 +97,12 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 def noop(port: int) -> list[str]:
     """The floor."""
-    return [sys.executable, str(HERE / "noop.py"), str(port)]
+    return [sys.executable, "-m", "bench.noop", str(port)]
 
 
 def bitedge(model: Path, port: int, *options: str) -> list[str]:
-    """The service."""
-    command = [sys.executable, "-m", "bitedge.cli", "serve", str(model), "--port", str(port), "--no-access-log"]
-    return [*command, "--poll-seconds", "0", *options]
+    """The service, with its access log and its polling for new versions."""
+    return [sys.executable, "-m", "bitedge.cli", "serve", str(model), "--port", str(port), *options]
 
 
 @dataclass
@@ -94,11 +113,13 @@ class Closed:
     accepted: float  # a second, too: those answered 200
     statuses: Counter[int] = field(default_factory=Counter)
     without_retry_after: int = 0
+    p50: float = 0.0  # milliseconds
+    p99: float = 0.0
 
 
 def wrk(url: str, body: Path, media_type: str, *, connections: int, seconds: int) -> Closed:
     """Run wrk with a script that looks at every answer."""
-    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "-s", str(HERE / "post.lua"), url, "--"]
+    command = ["wrk", "-t1", f"-c{connections}", f"-d{seconds}s", "--latency", "-s", str(HERE / "post.lua"), url, "--"]
     text = subprocess.run([*command, str(body), media_type], check=True, capture_output=True, text=True).stdout
     rate = re.search(r"Requests/sec:\s+([\d.]+)", text)
     if rate is None:
@@ -107,7 +128,9 @@ def wrk(url: str, body: Path, media_type: str, *, connections: int, seconds: int
     missing = re.search(r"without Retry-After (\d+)", text)
     total = re.search(r"(\d+) requests in ([\d.]+)s", text)
     accepted = (int(total[1]) - sum(statuses.values())) / float(total[2]) if total else 0.0
-    return Closed(float(rate[1]), accepted, statuses, int(missing[1]) if missing else -1)
+    units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
+    found = dict((int(q), float(v) * units[u]) for q, v, u in re.findall(r"(50|99)%\s+([\d.]+)(us|ms|s)", text))
+    return Closed(float(rate[1]), accepted, statuses, int(missing[1]) if missing else -1, found[50], found[99])
 
 
 @dataclass

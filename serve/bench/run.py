@@ -16,17 +16,21 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.overload import Overload, overload
-from bench.programs import Program, bitedge, free_port, noop, running, wrk
+from bench.overload import overload
+from bench.programs import bitedge, free_port, noop, running, wrk
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "build" / "bench-serve"
 DOCS = ROOT / "docs" / "serving.md"
 MARKS = ("<!-- bench-serve: begin -->", "<!-- bench-serve: end -->")
-LITSERVE = "litserve==0.2.19"
+PHOTO = ROOT / "tests" / "serve" / "data" / "cat.jpg"
+LITSERVE, MLSERVER = "litserve==0.2.19", "mlserver==1.7.1"
 
 
 def prepare() -> tuple[Path, Path, Path]:
@@ -52,98 +56,147 @@ def prepare() -> tuple[Path, Path, Path]:
     return WORK / "small", WORK / "wide", WORK / "picture.png"
 
 
-def throughput(small: Path, picture: Path, seconds: int, rounds: int) -> dict[str, float]:
-    """Requests a second of the floor and of the service, in turns, so that both see the same noise."""
-    ports = free_port(), free_port()
-    rates: dict[str, list[float]] = {"noop": [], "classify": []}
-    costs: dict[str, list[float]] = {"noop": [], "classify": []}
-    with (
-        running(noop(ports[0]), ports[0], "/", WORK / "noop.log") as floor,
-        running(bitedge(small / "model.gguf", ports[1]), ports[1], "/v1/classify", WORK / "bitedge.log") as service,
-    ):
-        for program in (floor, service):
-            wrk(program.url, picture, "image/png", connections=16, seconds=2)
-        for _ in range(rounds):
-            for name, program in (("noop", floor), ("classify", service)):
-                before = program.cpu()
-                seen = wrk(program.url, picture, "image/png", connections=16, seconds=seconds)
-                if seen.statuses:
-                    raise SystemExit(f"{name}: unexpected answers {seen.statuses}")
-                rates[name].append(seen.per_second)
-                costs[name].append((program.cpu() - before) / (seen.per_second * seconds) * 1e6)
-    return {
-        "noop": statistics.median(rates["noop"]),
-        "classify": statistics.median(rates["classify"]),
-        "ratio": statistics.median(c / n for c, n in zip(rates["classify"], rates["noop"], strict=True)),
-        "noop_cpu": statistics.median(costs["noop"]),
-        "classify_cpu": statistics.median(costs["classify"]),
-    }
+@dataclass(frozen=True)
+class Contender:
+    """A server under test, and what is sent to it."""
+
+    name: str
+    command: Callable[[int], list[str]]
+    path: str
+    body: Callable[[Path], tuple[Path, str]]  # the file and its content type, for a picture
 
 
-def litserve(small: Path, picture: Path, seconds: int, rounds: int = 3) -> dict[str, float]:
-    """Requests a second of LitServe with ONNX Runtime, in an environment of its own, in turns with the service."""
-    environment = WORK / "litserve"
-    if not (environment / "done").exists():
-        subprocess.run([sys.executable, "-m", "venv", str(environment)], check=True)
-        pip = [str(environment / "bin" / "pip"), "install", "-q", LITSERVE, "onnxruntime", "pillow", "numpy"]
-        subprocess.run(pip, check=True)
-        (environment / "done").touch()
-    body = WORK / "picture.json"
-    body.write_text(json.dumps({"image": base64.b64encode(picture.read_bytes()).decode()}))
-    ports = free_port(), free_port()
+@dataclass
+class Rounds:
+    """What was measured of one server, round by round."""
+
+    per_second: list[float] = field(default_factory=list)
+    p50: list[float] = field(default_factory=list)
+    p99: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)  # microseconds a request
+    memory: list[float] = field(default_factory=list)  # MiB
+
+    def median(self, name: str) -> float:
+        """The median of one measure."""
+        return statistics.median(getattr(self, name))
+
+
+def environment(name: str, *packages: str) -> Path:
+    """Make an environment of its own, because the pins of other servers conflict with ours."""
+    folder = WORK / name
+    if not (folder / "done").exists():
+        subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+        subprocess.run([str(folder / "bin" / "pip"), "install", "-q", *packages], check=True)
+        (folder / "done").touch()
+    return folder / "bin"
+
+
+def base64_body(picture: Path, kind: str) -> tuple[Path, str]:
+    """The picture as LitServe and MLServer take it: base64 in JSON."""
+    text = base64.b64encode(picture.read_bytes()).decode()
+    value: dict[str, Any] = {"image": text}
+    if kind == "mlserver":
+        value = {"inputs": [{"name": "image", "shape": [1], "datatype": "BYTES", "data": [text]}]}
+    body = WORK / f"{picture.name}.{kind}.json"
+    body.write_text(json.dumps(value))
+    return body, "application/json"
+
+
+def raw_body(picture: Path) -> tuple[Path, str]:
+    """The picture as it is."""
+    return picture, "image/png" if picture.suffix == ".png" else "image/jpeg"
+
+
+def contenders(small: Path, others: bool) -> list[Contender]:
+    """The reference, the service, and the others, with the same network."""
+    onnx = small / "model.onnx"
+    found = [
+        Contender("no-op FastAPI route", noop, "/", raw_body),
+        Contender("bitedge", lambda port: bitedge(small / "model.gguf", port), "/v1/classify", raw_body),
+        Contender("bitedge, ONNX Runtime", lambda port: bitedge(onnx, port), "/v1/classify", raw_body),
+    ]
+    if not others:
+        return found
+    lit = environment("litserve", LITSERVE, "onnxruntime", "pillow", "numpy") / "python"
     app = Path(__file__).parent / "litserve_app.py"
-    command = [str(environment / "bin" / "python"), str(app), str(small / "model.onnx"), str(ports[0])]
-    rates: dict[str, list[float]] = {"litserve": [], "classify": []}
-    with (
-        running(command, ports[0], "/predict", WORK / "litserve.log") as other,
-        running(bitedge(small / "model.gguf", ports[1]), ports[1], "/v1/classify", WORK / "bitedge.log") as service,
-    ):
-        turns = (("litserve", other, body, "application/json"), ("classify", service, picture, "image/png"))
-        for number in range(rounds + 1):  # the first one warms up
-            for name, program, file, kind in turns:
-                seen = wrk(program.url, file, kind, connections=16, seconds=seconds)
+    ml = environment("mlserver", MLSERVER, "onnxruntime", "pillow") / "mlserver"
+    return [
+        *found,
+        Contender(
+            "LitServe, ONNX Runtime",
+            lambda port: [str(lit), str(app), str(onnx), str(port)],
+            "/predict",
+            lambda picture: base64_body(picture, "litserve"),
+        ),
+        Contender(
+            "MLServer, ONNX Runtime",
+            lambda port: [str(ml), "start", str(mlserver_folder(onnx, port))],
+            "/v2/models/small/infer",
+            lambda picture: base64_body(picture, "mlserver"),
+        ),
+    ]
+
+
+def mlserver_folder(onnx: Path, port: int) -> Path:
+    """Write the settings of MLServer, without its worker processes."""
+    folder = WORK / "mlserver-models"
+    folder.mkdir(exist_ok=True)
+    shutil.copy(Path(__file__).parent / "mlserver_app.py", folder / "mlserver_app.py")
+    server = {"http_port": port, "grpc_port": free_port(), "metrics_port": free_port(), "parallel_workers": 0}
+    (folder / "settings.json").write_text(json.dumps({**server, "debug": False}))
+    model = {"name": "small", "implementation": "mlserver_app.Classifier", "parameters": {"uri": str(onnx)}}
+    (folder / "model-settings.json").write_text(json.dumps(model))
+    return folder
+
+
+def throughput(servers: list[Contender], picture: Path, seconds: int, rounds: int) -> dict[str, Rounds]:
+    """Measure all servers in turns, so that they see the same machine; the first round warms up."""
+    results = {server.name: Rounds() for server in servers}
+    with ExitStack() as stack:
+        programs = []
+        for server in servers:
+            port = free_port()
+            log = WORK / f"{server.name.split(',')[0].replace(' ', '-')}.log"
+            programs.append(stack.enter_context(running(server.command(port), port, server.path, log)))
+        for number in range(rounds + 1):
+            for server, program in zip(servers, programs, strict=True):
+                before = program.cpu()
+                body, kind = server.body(picture)
+                seen = wrk(program.url, body, kind, connections=16, seconds=seconds)
                 if seen.statuses:
-                    raise SystemExit(f"{name}: unexpected answers {seen.statuses}; see {WORK / name}.log")
-                rates[name] += [seen.per_second] if number else []
-        kill_children(other)
-    return {name: statistics.median(values) for name, values in rates.items()}
+                    raise SystemExit(f"{server.name}: unexpected answers {seen.statuses}")
+                if number:
+                    rows = results[server.name]
+                    rows.per_second.append(seen.per_second)
+                    rows.p50.append(seen.p50)
+                    rows.p99.append(seen.p99)
+                    rows.cpu.append((program.cpu() - before) / (seen.per_second * seconds) * 1e6)
+                    rows.memory.append(program.memory() / 2**20)
+    return results
 
 
-def kill_children(program: Program) -> None:
-    """LitServe leaves its workers behind when it ends; they are in its session."""
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            session = int((folder / "stat").read_text().rpartition(")")[2].split()[3])
-        except OSError:
-            continue
-        if session == program.process.pid and int(folder.name) != program.process.pid:
-            os.kill(int(folder.name), 9)
+def share(results: dict[str, Rounds], name: str, of: str) -> float:
+    """The median over the rounds of one server's rate as a share of another's."""
+    pairs = zip(results[name].per_second, results[of].per_second, strict=True)
+    return statistics.median(one / other for one, other in pairs)
 
 
-def table(quick: dict[str, float], lit: dict[str, float], heavy: Overload) -> str:
+def table(title: str, results: dict[str, Rounds]) -> str:
     """The results, in Markdown."""
-    noop, classify = (f"{quick[k]:.0f} requests/s, {quick[f'{k}_cpu']:.0f} µs CPU each" for k in ("noop", "classify"))
-
-    def rate(name: str) -> str:
-        return f"{lit[name]:.0f} requests/s" if lit else "not measured"
-
-    rows = {
-        "no-op FastAPI route that reads the body": noop,
-        "`POST /v1/classify`, same body": classify,
-        "share of the no-op route": f"{100 * quick['ratio']:.0f} %",
-        f"LitServe {LITSERVE.split('=')[-1]}, ONNX Runtime, same network": rate("litserve"),
-        "`POST /v1/classify` in turns with it": rate("classify"),
-        **heavy.rows(),
-    }
-    return "\n".join(["| what | result |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows.items())])
+    lines = [f"| {title} | requests/s | p50 ms | p99 ms | CPU µs each | memory MiB |", "|---|---:|---:|---:|---:|---:|"]
+    for name, rows in results.items():
+        values = [rows.median(measure) for measure in ("per_second", "p50", "p99", "cpu", "memory")]
+        lines.append(
+            f"| {name} | {values[0]:.0f} | {values[1]:.1f} | {values[2]:.1f} | {values[3]:.0f} | {values[4]:.0f} |"
+        )
+    return "\n".join(lines)
 
 
 def machine() -> str:
     """Where the table was made."""
     cores, load = os.cpu_count(), os.getloadavg()[0]
-    return (
-        f"Made on {platform.machine()} with {cores} cores, load {load:.1f} before, Python {platform.python_version()}."
-    )
+    where = f"{platform.machine()} with {cores} cores, load {load:.1f} before, Python {platform.python_version()}"
+    return f"Made by `make bench-serve` on {where}."
 
 
 def write_docs(text: str) -> None:
@@ -160,7 +213,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
     parser.add_argument("--seconds", type=int, default=30, help="length of the overload (default: 30)")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the comparison (default: 5)")
-    parser.add_argument("--without-litserve", action="store_true", help="do not install and measure LitServe")
+    parser.add_argument("--round-seconds", type=int, default=4, help="length of one round (default: 4)")
+    parser.add_argument("--without-others", action="store_true", help="without LitServe and MLServer")
     parser.add_argument("--docs", action="store_true", help="write the table into docs/serving.md, too")
     args = parser.parse_args()
     for tool, package in (("wrk", "wrk"), ("h2load", "nghttp2-client")):
@@ -169,12 +223,20 @@ def main() -> int:
     WORK.mkdir(parents=True, exist_ok=True)
     made_on = machine()
     small, wide, picture = prepare()
-    quick = throughput(small, picture, 4, args.rounds)
-    lit = {} if args.without_litserve else litserve(small, picture, 3)
+    servers = contenders(small, not args.without_others)
+    quick = throughput(servers, picture, args.round_seconds, args.rounds)
+    photo = throughput(servers, PHOTO, args.round_seconds, args.rounds)
     heavy = overload(wide / "model.gguf", picture, args.seconds, WORK)
-    promises = {"`/v1/classify` reaches 60 % of the no-op route": quick["ratio"] >= 0.6, **heavy.promises()}
+    reference = share(quick, "bitedge", "no-op FastAPI route")
+    promises = {f"small PNGs: {100 * reference:.0f} % of the no-op route, at least 25 %": reference >= 0.25}
+    if not args.without_others:
+        times = share(quick, "bitedge", "LitServe, ONNX Runtime")
+        promises[f"small PNGs: {times:.1f} times LitServe, at least 3"] = times >= 3
+    promises |= heavy.promises()
     kept = "\n".join(f"- {'kept' if kept else 'BROKEN'}: {promise}" for promise, kept in promises.items())
-    text = f"{made_on}\n\n{table(quick, lit, heavy)}\n\n{kept}"
+    rows = "\n".join(["| overload | result |", "|---|---|", *(f"| {n} | {v} |" for n, v in heavy.rows().items())])
+    tables = [table("PNG of 32x32, 2 kB", quick), table("JPEG photo, 28 kB", photo), rows]
+    text = "\n\n".join([made_on, *tables, kept])
     (WORK / "table.md").write_text(text + "\n", encoding="utf-8")
     if args.docs:
         write_docs(text)

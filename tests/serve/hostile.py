@@ -92,7 +92,9 @@ def damage(data: bytes, dice: random.Random) -> bytes:
 def tensor_request() -> dict[str, Any]:
     data = np.arange(32 * 32 * 3) % 256
     inputs = [{"name": "image", "shape": [1, 32, 32, 3], "datatype": "UINT8", "data": data.tolist()}]
-    return {"id": "1", "parameters": {"timeout": 10_000_000}, "inputs": inputs}
+    outputs = [{"name": "output", "parameters": {"classification": 3, "binary_data": True}}]
+    parameters = {"timeout": 10_000_000, "binary_data_output": False, "priority": 1}
+    return {"id": "1", "parameters": parameters, "inputs": inputs, "outputs": outputs}
 
 
 ODD_VALUES: tuple[Any, ...] = (None, -1, 2**70, 1e308, True, "", "x" * 2000, [], {}, [[]], [1, [2]], float("inf"), "\0")

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -104,3 +107,50 @@ def test_the_dockerfile_ends_slim_and_without_root() -> None:
     assert 'ENTRYPOINT ["bitedge", "serve"]' in last
     assert (ROOT / ".dockerignore").read_text().splitlines()[1] == "*"
     check_options(json.loads(last[last.index("\nCMD ") + 5 :].splitlines()[0]))
+
+
+def metric_names() -> set[str]:
+    """Every series that the service exposes."""
+    from prometheus_client.parser import text_string_to_metric_families
+
+    from bitedge.serve.observability.metrics import Metrics
+
+    families = list(text_string_to_metric_families(Metrics().exposition().decode()))
+    histograms = {f"{family.name}{end}" for family in families for end in ("_bucket", "_sum", "_count")}
+    return {family.name for family in families} | {f"{family.name}_total" for family in families} | histograms
+
+
+def test_dashboard_alerts_and_scaling_use_metrics_that_exist() -> None:
+    dashboard = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text())
+    (alerts,) = documents("prometheus-alerts.yaml")
+    (adapter,) = documents("prometheus-adapter.yaml")
+    expressions = [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    expressions += [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    expressions += [rule["seriesQuery"] for rule in adapter["rules"]["custom"]]
+    used = {name for text in expressions for name in re.findall(r"(?:bitedge|process)_\w+", text)}
+    assert len(used) > 12
+    assert used <= metric_names()
+    scaled = adapter["rules"]["custom"][0]["name"]["as"]
+    for text in ("kubernetes.yaml", "helm/bitedge/templates/bitedge.yaml"):
+        assert scaled in (ROOT / "deploy" / text).read_text()
+
+
+def test_the_chart_says_what_the_manifests_say() -> None:
+    """Where helm is installed, `helm template` is validated; without it, the plain parts are compared."""
+    chart = ROOT / "deploy" / "helm" / "bitedge"
+    if shutil.which("helm"):
+        command = ["helm", "template", "x", str(chart), "--set", "grpc.enabled=true"]
+        rendered = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        for document in yaml.safe_load_all(rendered):
+            kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+    text = (chart / "templates" / "bitedge.yaml").read_text()
+    assert yaml.safe_load((chart / "Chart.yaml").read_text())["apiVersion"] == "v2"
+    values = yaml.safe_load((chart / "values.yaml").read_text())
+    used = {name.split(".")[0] for name in re.findall(r"\.Values\.([\w.]+)", text)}
+    assert used == set(values)
+    assert text.count("{{- if") + text.count("{{- range") == text.count("{{- end }}")
+    arguments = re.search(r"args: (\[.*\])", text)
+    assert arguments is not None
+    check_options(json.loads(arguments[1]))
+    deployment = documents("kubernetes.yaml")[0]["spec"]["template"]["spec"]["containers"][0]
+    assert json.loads(arguments[1]) == deployment["args"]

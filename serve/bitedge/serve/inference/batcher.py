@@ -165,7 +165,8 @@ class Batcher:
             worked = time.perf_counter() - begun + sum(job.decode for job in ready if job.decoded_apart)
         except BaseException as error:  # a fault of ours: these jobs fail, the thread goes on
             done = {id(job) for job, _ in outcomes}
-            outcomes += [(job, error) for job in jobs if id(job) not in done and job.tensor is not None]
+            handed_over = {id(job) for job in jobs if job.decoded_apart and job.tensor is None}  # to the decoders
+            outcomes += [(job, error) for job in jobs if id(job) not in done | handed_over]
         if outcomes:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._settle, outcomes, reports, worked)
