@@ -129,7 +129,7 @@ def wrk(url: str, body: Path, media_type: str, *, connections: int, seconds: int
     total = re.search(r"(\d+) requests in ([\d.]+)s", text)
     accepted = (int(total[1]) - sum(statuses.values())) / float(total[2]) if total else 0.0
     units = {"us": 1e-3, "ms": 1.0, "s": 1e3}
-    found = dict((int(q), float(v) * units[u]) for q, v, u in re.findall(r"(50|99)%\s+([\d.]+)(us|ms|s)", text))
+    found = {int(q): float(v) * units[u] for q, v, u in re.findall(r"(50|99)%\s+([\d.]+)(us|ms|s)", text)}
     return Closed(float(rate[1]), accepted, statuses, int(missing[1]) if missing else -1, found[50], found[99])
 
 

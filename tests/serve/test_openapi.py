@@ -38,7 +38,7 @@ def test_schemathesis_finds_nothing(start_server: Callable[..., RunningServer], 
 def test_schemathesis_finds_nothing_behind_keys(start_server: Callable[..., RunningServer], tmp_path: Path) -> None:
     secret, line = new_key("robot", ("infer", "metrics", "admin"))
     (tmp_path / "keys").write_text(line)
-    server = start_server("--keys-file", str(tmp_path / "keys"), "--metrics", "key")
+    server = start_server("--keys-file", str(tmp_path / "keys"))
     settings = f'[auth.openapi]\nheader = {{ api_key = "{secret}" }}\nbearer = {{ bearer = "{secret}" }}\n'
     try_everything(server, tmp_path, "--max-examples", "5", settings=settings)
 
@@ -69,5 +69,6 @@ def test_every_route_and_every_error_is_described(client: TestClient) -> None:
         "image/webp",
         "image/bmp",
         "multipart/form-data",
+        "application/json",
     }
     assert "Retry-After" in classify["responses"]["503"]["headers"]

@@ -14,7 +14,10 @@ from bitedge.cli.output import emit, table
 # What each extra brings, by distribution name: enough to tell whether it is there.
 EXTRAS = {
     "image": ("pillow",),
-    "serve": ("fastapi", "uvicorn", "python-multipart", "prometheus-client"),
+    "serve": ("fastapi", "granian", "orjson", "pydantic-settings", "python-multipart", "prometheus-client"),
+    "grpc": ("grpcio", "protobuf"),
+    "otel": ("opentelemetry-sdk", "opentelemetry-exporter-otlp-proto-http"),
+    "client": ("httpx2",),
     "train": ("torch", "safetensors", "scikit-learn", "matplotlib", "optuna", "tqdm", "gguf"),
     "onnx": ("onnx", "onnxruntime"),
     "tflite": ("larq-compute-engine", "tensorflow"),

@@ -36,7 +36,12 @@ VERBS = (
 EXTRA_OF_PACKAGE = {
     "PIL": "image",
     "fastapi": "serve",
-    "uvicorn": "serve",
+    "granian": "serve",
+    "orjson": "serve",
+    "pydantic_settings": "serve",
+    "grpc": "grpc",
+    "opentelemetry": "otel",
+    "httpx2": "client",
     "multipart": "serve",
     "python_multipart": "serve",
     "prometheus_client": "serve",
