@@ -33,7 +33,7 @@ class Classifier(MLModel):  # type: ignore[misc]
         data: Any = payload.inputs[0].data
         image = Image.open(io.BytesIO(base64.b64decode(data[0]))).convert("RGB")
         height, width = self.preprocessing["size"]
-        tensor = np.asarray(image.resize((width, height)), np.uint8)[None]
+        tensor: Any = np.asarray(image.resize((width, height)), np.uint8)[None]
         if self.source.type != "tensor(uint8)":
             scale, offset = (np.asarray(self.preprocessing[name], np.float32) for name in ("scale", "offset"))
             tensor = tensor.astype(np.float32) * scale + offset

@@ -78,7 +78,7 @@ class Rounds:
 
     def median(self, name: str) -> float:
         """The median of one measure."""
-        return statistics.median(getattr(self, name))
+        return float(statistics.median(getattr(self, name)))
 
 
 def environment(name: str, *packages: str) -> Path:

@@ -48,7 +48,7 @@ def test_7_whatever_a_job_raises_the_thread_goes_on(
 ) -> None:
     """Defect 7: anything but a ServeError ended the inference thread; the next job waited for ever."""
     service = service_of(networks[0])
-    prepared = batcher_module.prepare
+    prepared = vars(batcher_module)["prepare"]
 
     def failing(*arguments: Any) -> Any:
         monkeypatch.setattr(batcher_module, "prepare", prepared)
@@ -80,7 +80,12 @@ def test_7_every_wait_ends_and_a_stalled_thread_is_not_alive(
     service = service_of(networks[0], stall_seconds=1)
     model, ends = service.registry.get(), time.monotonic() + 3
     inner = model.run
-    model.run = lambda images: (time.sleep(max(0.0, ends - time.monotonic())), inner(images))[1]  # type: ignore[method-assign]
+
+    def slow(images: Any) -> Any:
+        time.sleep(max(0.0, ends - time.monotonic()))
+        return inner(images)
+
+    model.run = slow  # type: ignore[method-assign]
 
     async def main() -> None:
         service.batcher.start()
