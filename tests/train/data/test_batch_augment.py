@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,14 @@ from PIL import Image, ImageEnhance, ImageOps
 from torch import Tensor
 
 from bitedge.train.data import ops
-from bitedge.train.data.batch_augment import OPERATIONS, cutmix, cutout, mixup, rand_augment
+from bitedge.train.data.arrays import ArrayDataset, CropFlip
+from bitedge.train.data.batch_augment import OPERATIONS, BatchAugmentation, cutmix, cutout, mixup, rand_augment
+from bitedge.train.data.preprocessing import make_preprocessing
+from bitedge.train.engine.build import build_dataset, prepare_dataset
+from bitedge.train.engine.progress import Silent
+from bitedge.train.engine.trainer import fit
 from bitedge.train.errors import TrainError
+from bitedge.train.recipes.recipe import load_recipe
 
 SIZE = 32
 
@@ -181,3 +188,65 @@ def test_impossible_values_are_refused() -> None:
         cutout(images, generator(), size=0)
     with pytest.raises(TrainError, match="alpha above 0, got 0"):
         mixup(images, generator(), alpha=0.0)
+
+
+def small_set(augmentation: CropFlip) -> ArrayDataset:
+    images, labels = photos(24), np.arange(24, dtype=np.int64) % 3
+    splits = {"train": (images, labels), "validation": (images[:0], labels[:0]), "test": (images, labels)}
+    preprocessing = make_preprocessing((SIZE, SIZE))
+    return ArrayDataset("photos", ["a", "b", "c"], preprocessing, splits, augmentation=augmentation)
+
+
+ALL = BatchAugmentation(rand_augment=1, magnitude=9, cutout=8, mixup=0.4, cutmix=1.0)
+
+
+def test_loader_mixes_images_and_labels() -> None:
+    batches = list(small_set(CropFlip(2, batch=ALL)).loader("train", batch_size=8, augment=True).epoch(0))
+    for images, labels in batches:
+        assert images.shape == (8, 3, SIZE, SIZE)
+        assert labels.shape == (8, 3)
+        torch.testing.assert_close(labels.sum(1), torch.ones(8))
+    assert any(bool(((labels > 0) & (labels < 1)).any()) for _, labels in batches)
+
+
+def test_loader_resumes_inside_an_epoch() -> None:
+    whole = list(small_set(CropFlip(2, batch=ALL)).loader("train", batch_size=8, augment=True).epoch(3))
+    rest = list(small_set(CropFlip(2, batch=ALL)).loader("train", batch_size=8, augment=True).epoch(3, start=1))
+    assert len(rest) == 2
+    for (images, labels), (again, theirs) in zip(whole[1:], rest, strict=True):
+        assert torch.equal(images, again)
+        assert torch.equal(labels, theirs)
+
+
+def test_evaluation_is_never_augmented() -> None:
+    plain = list(small_set(CropFlip(0, flip=False)).loader("test", batch_size=24).epoch(0))
+    other = list(small_set(CropFlip(2, border="reflect", batch=ALL)).loader("test", batch_size=24).epoch(0))
+    assert torch.equal(plain[0][0], other[0][0])
+    assert torch.equal(plain[0][1], other[0][1])
+
+
+def test_reflected_border_has_no_black() -> None:
+    images = np.full((4, SIZE, SIZE, 3), 200, dtype=np.uint8)
+    labels = np.zeros(4, dtype=np.int64)
+    splits = {"train": (images, labels), "validation": (images[:0], labels[:0]), "test": (images, labels)}
+    for border, darkest in (("reflect", (2 * 200 - 255) / 256), ("black", -255 / 256)):
+        augmentation = CropFlip(8, border=border)  # type: ignore[arg-type]
+        dataset = ArrayDataset("flat", ["a"], make_preprocessing((SIZE, SIZE)), splits, augmentation=augmentation)
+        ((batch, _),) = dataset.loader("train", batch_size=4, augment=True).epoch(0)
+        assert float(batch.min()) == pytest.approx(darkest)
+
+
+def test_recipe_sets_what_it_names() -> None:
+    recipe = load_recipe("digits", ["data.mixup=0.4", "data.border=reflect", "data.shift=1"]).data
+    dataset = build_dataset(recipe, None)
+    assert isinstance(dataset, ArrayDataset)
+    assert dataset.augmentation == CropFlip(1, dataset.augmentation.flip, "reflect", BatchAugmentation(mixup=0.4))
+    own = small_set(CropFlip(2, batch=ALL))
+    assert isinstance(prepared := prepare_dataset(own, load_recipe("digits").data), ArrayDataset)
+    assert prepared.augmentation.batch == ALL, "a data set of one's own keeps its augmentation"
+
+
+def test_a_run_learns_from_mixed_images(tmp_path: Path) -> None:
+    overrides = ["epochs=1", "data.limit=300", "data.cutmix=1.0", "data.mixup=0.2", "data.rand_augment=1"]
+    run = fit("digits", out=tmp_path / "run", overrides=overrides, progress=Silent())
+    assert 0 < run.training["last"]["accuracy"] <= 1

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bitedge.train.data.batch_augment import BatchAugmentation
 from bitedge.train.data.dataset import Arrays, Batch, Dataset, check_split, spread
 from bitedge.train.data.plan import EpochPlan, random_stream
 from bitedge.train.data.preprocessing import Normalizer, Preprocessing
@@ -19,10 +20,15 @@ from bitedge.train.errors import TrainError
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Pad each side with `pad` black (uint8 zero) pixels, crop at random to the old size, mirror with chance 1/2."""
+    """Pad each side with `pad` pixels, crop at random to the old size, mirror with chance 1/2; then change the batch.
+
+    The border is black (uint8 zero), or the image reflected at its edge.
+    """
 
     pad: int = 4
     flip: bool = True
+    border: Literal["black", "reflect"] = "black"
+    batch: BatchAugmentation = field(default_factory=BatchAugmentation)
 
 
 class ArrayDataset(Dataset):
@@ -86,6 +92,7 @@ class ArrayDataset(Dataset):
             self.preprocessing,
             torch.device(device),
             self.augmentation if augment else None,
+            len(self.labels),
         )
 
 
@@ -100,17 +107,16 @@ class ResidentLoader:
         preprocessing: Preprocessing,
         device: torch.device,
         augmentation: CropFlip | None,
+        classes: int,
     ) -> None:
         self.plan = plan
+        self._classes = classes
         self._device = device
         self._height, self._width = images.shape[1:3]
         self._augmentation = augmentation
         self._normalize = Normalizer(preprocessing, device)
         self._labels = torch.tensor(labels, device=device)
-        self._images = torch.tensor(images, device=device)
-        if augmentation:
-            pad = augmentation.pad
-            self._images = F.pad(self._images, (0, 0, pad, pad, pad, pad))
+        self._images = torch.tensor(padded(images, augmentation) if augmentation else images, device=device)
 
     def __len__(self) -> int:
         """Return the number of batches in an epoch."""
@@ -124,7 +130,11 @@ class ResidentLoader:
         for begin in range(start * step, len(index), step):
             chosen = index[begin : begin + step]
             images = self._images[chosen] if draws is None else self._crop(chosen, draws[:, begin : begin + step])
-            yield self._normalize(images), self._labels[chosen]
+            labels = self._labels[chosen]
+            if self._augmentation is not None:
+                rng = random_stream(self.plan.seed, number, 2, begin // step, self.plan.rank)
+                images, labels = self._augmentation.batch(images, labels, self._classes, rng)
+            yield self._normalize(images), labels
 
     def _send(self, values: NDArray[np.int64]) -> Tensor:
         return torch.tensor(values, device=self._device)
@@ -149,3 +159,9 @@ class ResidentLoader:
         pixels = (chosen[:, None] * height + rows)[:, :, None] * width + columns[:, None, :]
         crops = self._images.view(-1, channels).index_select(0, pixels.view(-1))
         return crops.view(len(chosen), self._height, self._width, channels)
+
+
+def padded(images: NDArray[np.uint8], augmentation: CropFlip) -> NDArray[np.uint8]:
+    """Return the images with the border that random crops reach into."""
+    widths = ((0, 0), (augmentation.pad, augmentation.pad), (augmentation.pad, augmentation.pad), (0, 0))
+    return np.pad(images, widths, mode="constant" if augmentation.border == "black" else "reflect")

@@ -147,3 +147,30 @@ def _draw(images: Tensor, rng: np.random.Generator, alpha: float) -> tuple[float
 def _edges(centre: int, size: int, length: int) -> tuple[int, int]:
     """Both ends of a window around a centre, cut off at the border."""
     return max(0, centre - size // 2), min(length, centre + size // 2)
+
+
+@dataclass(frozen=True)
+class BatchAugmentation:
+    """What to do to each batch, in this order; zeros leave it alone.
+
+    `rand_augment` operations of a `magnitude`, a `cutout` square of so many pixels, then `mixup` or `cutmix` with these
+    alphas, one or the other with equal chances where both are given.
+    """
+
+    rand_augment: int = 0
+    magnitude: float = 9.0
+    cutout: int = 0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+
+    def __call__(self, images: Tensor, labels: Tensor, classes: int, rng: np.random.Generator) -> tuple[Tensor, Tensor]:
+        """Return the images, still uint8, and labels: as they were, or shares `[N, classes]` where images are mixed."""
+        if self.rand_augment:
+            images = rand_augment(images, rng, count=self.rand_augment, magnitude=self.magnitude)
+        if self.cutout:
+            images = cutout(images, rng, size=self.cutout)
+        if not self.mixup and not self.cutmix:
+            return images, labels
+        blends = self.mixup > 0 and (not self.cutmix or rng.random() < 0.5)
+        mixed = mixup(images, rng, alpha=self.mixup) if blends else cutmix(images, rng, alpha=self.cutmix)
+        return mixed.images, mixed.targets(labels, classes)

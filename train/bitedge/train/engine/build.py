@@ -21,6 +21,11 @@ ENGINE_ARGUMENTS = ("num_classes", "latent", "real", "real_weights")
 """Keyword arguments of a network that the data and the optimizer decide."""
 
 
+CROP = {"shift": "pad", "border": "border"}
+BATCH = ("rand_augment", "magnitude", "cutout", "mixup", "cutmix")
+"""Fields of a recipe's data that are fields of `CropFlip` and of `BatchAugmentation`."""
+
+
 def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:
     """Read the data set that a recipe names."""
     options: dict[str, Any] = {"validation": recipe.validation, "normalization": recipe.normalization}
@@ -30,13 +35,19 @@ def build_dataset(recipe: DataRecipe, root: Path | None) -> Dataset:
 
 
 def prepare_dataset(dataset: Dataset, recipe: DataRecipe) -> Dataset:
-    """Apply to a data set what a recipe says of any: `limit` and `shift`."""
+    """Apply to a data set what a recipe says of any: `limit`, and augmentation that is not the default."""
     if recipe.limit is not None:
         dataset = dataset.limited(recipe.limit)
-    if recipe.shift is not None:
-        if not isinstance(dataset, ArrayDataset):
-            raise TrainError(f"data.shift = {recipe.shift}: images of a folder have their own augmentation; remove it")
-        dataset.augmentation = replace(dataset.augmentation, pad=recipe.shift)
+    asked = {name: getattr(recipe, name) for name in (*CROP, *BATCH)}
+    changes = {name: value for name, value in asked.items() if value != DataRecipe.model_fields[name].default}
+    if not changes:
+        return dataset
+    if not isinstance(dataset, ArrayDataset):
+        name, value = next(iter(changes.items()))
+        raise TrainError(f"data.{name} = {value}: images of a folder have their own augmentation; remove it")
+    batch = replace(dataset.augmentation.batch, **{name: changes[name] for name in BATCH if name in changes})
+    crop = {field: changes[name] for name, field in CROP.items() if name in changes}
+    dataset.augmentation = replace(dataset.augmentation, batch=batch, **crop)
     return dataset
 
 

@@ -172,7 +172,8 @@ class Session:
             loss = self.objective(logits.float(), labels, images)
         self.optimization.backward(loss * share if share < 1 else loss)
         self.sums[0] += loss.detach() * len(labels)
-        self.sums[1] += (logits.detach().argmax(1) == labels).sum()
+        classes = labels if labels.dim() == 1 else labels.argmax(1)  # of mixed images, the larger part counts
+        self.sums[1] += (logits.detach().argmax(1) == classes).sum()
         self.sums[2] += len(labels)
 
     def _call_back(self, loss: float) -> None:

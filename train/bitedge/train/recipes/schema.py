@@ -8,7 +8,7 @@ import tomli_w
 from pydantic import BaseModel, Field, model_validator
 
 from bitedge.train.recipes.optimizer import OPTIMIZERS, AnyOptimizer, OptimizerRecipe, SwitchRecipe
-from bitedge.train.recipes.schedule import KINDS, Positive
+from bitedge.train.recipes.schedule import KINDS, NotNegative, Positive
 from bitedge.train.recipes.validation import Record, plain
 
 Count: TypeAlias = Annotated[int, Field(ge=0)]
@@ -25,6 +25,12 @@ class DataRecipe(Record):
     name: str = ""
     augment: bool = True
     shift: Count | None = None  # pixels of random shift, where images live in memory; the set's own unless given
+    border: Literal["black", "reflect"] = "black"  # what a shift moves in
+    rand_augment: Count = 0  # random operations on each image (https://arxiv.org/abs/1909.13719)
+    magnitude: Annotated[float, Field(ge=0, le=30)] = 9.0  # of those operations
+    cutout: Count = 0  # side of a black square in each image (https://arxiv.org/abs/1708.04552)
+    mixup: NotNegative = 0.0  # alpha of mixing two images (https://arxiv.org/abs/1710.09412)
+    cutmix: NotNegative = 0.0  # alpha of pasting a part of another image (https://arxiv.org/abs/1905.04899)
     normalization: Literal["dyadic", "paper", "imagenet"] = "dyadic"
     validation: Count = 0  # images held out of the training split, the same ones for every seed
     size: Side | None = None  # side of the image fed to the network (folders)
