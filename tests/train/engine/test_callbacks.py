@@ -29,7 +29,7 @@ def test_tensorboard_has_every_step_and_epoch(tmp_path: Path) -> None:
     rows = train(tmp_path / "run", TensorBoard())
     events = EventAccumulator(str(tmp_path / "run" / "events"))
     events.Reload()
-    assert [event.step for event in events.Scalars("step/loss")] == list(range(1, 11))
+    assert [event.step for event in events.Scalars("per_step/loss")] == list(range(1, 11))
     accuracy = events.Scalars("accuracy")
     assert [event.step for event in accuracy] == [row["step"] for row in rows] == [5, 10]
     assert [event.value for event in accuracy] == pytest.approx([row["accuracy"] for row in rows])
@@ -37,15 +37,16 @@ def test_tensorboard_has_every_step_and_epoch(tmp_path: Path) -> None:
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_mlflow_keeps_parameters_and_metrics(tmp_path: Path) -> None:
+def test_mlflow_keeps_parameters_and_metrics(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     uri = f"file:{tmp_path / 'store'}"
     rows = train(tmp_path / "run", MLflow(every=1, tracking_uri=uri))
     client = mlflow.MlflowClient(uri)
     (kept,) = client.search_runs([client.get_experiment_by_name("bitedge").experiment_id])
     assert kept.info.status == "FINISHED"
     assert kept.data.params["optimizer.rule"] == "bop2nd"
-    history = client.get_metric_history(kept.info.run_id, "step/loss")
+    history = client.get_metric_history(kept.info.run_id, "per_step/loss")
     assert [metric.step for metric in history] == list(range(1, 11))
     assert kept.data.metrics["accuracy"] == pytest.approx(rows[-1]["accuracy"])
     assert (tmp_path / "run" / "mlflow-run").read_text() == kept.info.run_id

@@ -82,7 +82,7 @@ class _Logger(Callback):
     def step(self, step: int, figures: Figures) -> None:
         """Send one step in `every`."""
         if step % self.every == 0:
-            self.log(step, {f"step/{name}": value for name, value in numbers(figures).items()})
+            self.log(step, {f"per_step/{name}": value for name, value in numbers(figures).items()})
 
     def epoch(self, row: Figures) -> None:
         """Send the row of an epoch."""
