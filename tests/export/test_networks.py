@@ -16,7 +16,8 @@ from bitedge.export import export, lower
 from bitedge.export.capture.capture import trace
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.gguf import writer as gguf_writer
-from bitedge.export.verify.contract import Verdict, verify_artifacts
+from bitedge.export.verify.compare import verify_artifacts
+from bitedge.export.verify.contract import Verdict
 from bitedge.export.verify.golden import Golden
 from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
 

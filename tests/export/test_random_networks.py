@@ -20,7 +20,7 @@ from bitedge.export.formats.gguf import writer as gguf_writer
 from bitedge.export.ir import reference
 from bitedge.export.ir.exactness import exact_values
 from bitedge.export.lowering.lower import lower
-from bitedge.export.verify.golden import make_golden
+from bitedge.export.verify.golden import reference_golden
 from bitedge.runtime import Model
 
 EXAMPLES = int(os.environ.get("BITEDGE_EXAMPLES", "60"))
@@ -43,7 +43,7 @@ def test_torch_graphs_and_core_agree(case: Case) -> None:
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.gguf"
-        gguf_writer.write(Bundle(captured.graph, lowered, make_golden(lowered)), path)
+        gguf_writer.write(Bundle(captured.graph, lowered, reference_golden(lowered)), path)
         model = Model(path)
     values = model.activations(case.images)
     assert core_differences(lowered, values) == []

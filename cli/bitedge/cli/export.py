@@ -24,8 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="fail when the format c has more bytes of constants (256K: KiB)",
     )
     add("--max-ram", type=_size, metavar="BYTES", help="fail when the format c takes more bytes of memory")
-    add("--data", type=Path, metavar="DIR", help="images to measure the effect of --fp16 on")
-    add("--limit", type=int, default=1000, metavar="N", help="how many of them (default: 1000)")
+    add("--data", type=Path, metavar="DIR", help="the data set (default: where the training found it)")
+    add("--limit", type=int, default=1000, metavar="N", help="test images to measure --fp16 on (default: 1000)")
 
 
 def _size(text: str) -> int:

@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from bitedge.export.ir.graph import Graph as Graph
     from bitedge.export.lowering.lower import lower as lower
     from bitedge.export.report.report import Report as Report
+    from bitedge.export.verify.compare import verify_artifacts as verify_artifacts
     from bitedge.export.verify.contract import Verdict as Verdict
-    from bitedge.export.verify.contract import verify_artifacts as verify_artifacts
-    from bitedge.export.verify.contract import verify_export as verify_export
+    from bitedge.export.verify.folder import verify as verify
+    from bitedge.export.verify.folder import verify_export as verify_export
 
 _HOMES = {
     "ExportError": "bitedge.export.errors",
@@ -29,8 +30,9 @@ _HOMES = {
     "export": "bitedge.export.api",
     "export_run": "bitedge.export.api",
     "lower": "bitedge.export.lowering.lower",
-    "verify_artifacts": "bitedge.export.verify.contract",
-    "verify_export": "bitedge.export.verify.contract",
+    "verify": "bitedge.export.verify.folder",
+    "verify_artifacts": "bitedge.export.verify.compare",
+    "verify_export": "bitedge.export.verify.folder",
 }
 
 __all__ = sorted(_HOMES)

@@ -87,11 +87,11 @@ def test_each_engine_has_the_accuracy_of_its_own_answers(digits_model: Path) -> 
 
 def test_the_images_are_those_of_the_golden_vectors(digits_model: Path) -> None:
     from bitedge.cli.bench.measure import steady_images
-    from bitedge.export.verify.golden import make_golden
-    from bitedge.export.verify.rerun import relower
+    from bitedge.export.verify.folder import relower
+    from bitedge.export.verify.golden import reference_golden
 
     model = Model(digits_model)
-    golden = make_golden(relower(digits_model.parent)[2])
+    golden = reference_golden(relower(digits_model.parent)[2])
     np.testing.assert_allclose(model.run(steady_images(model)), golden.output, rtol=1e-5, atol=1e-5)
 
 

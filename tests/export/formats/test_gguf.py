@@ -19,7 +19,7 @@ from bitedge.export.formats.gguf import writer as gguf_writer
 from bitedge.export.formats.gguf.packing import unpack
 from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Kind, Node, Value
-from bitedge.export.verify.golden import Golden, make_golden
+from bitedge.export.verify.golden import Golden, reference_golden
 from bitedge.runtime import Model, RuntimeFault
 
 
@@ -38,7 +38,7 @@ def tiny_graph() -> Graph:
 
 def tiny_bundle() -> Bundle:
     graph = tiny_graph()
-    return Bundle(graph, graph, make_golden(graph), ("yes",), {"size": [3, 1]}, {"seed": 7})
+    return Bundle(graph, graph, reference_golden(graph), ("yes",), {"size": [3, 1]}, {"seed": 7})
 
 
 def string(text: str) -> bytes:
@@ -162,7 +162,7 @@ def bundle() -> Bundle:
     images = np.random.default_rng(0).integers(0, 256, (8, 32, 32, 3), dtype=np.uint8)
     graph = capture(enliven(UserResidual(), images, GRID), (3, 32, 32), preprocessing=GRID)
     lowered = lower(graph)
-    return Bundle(graph, lowered, make_golden(lowered), tuple(f"class {n}" for n in range(10)), GRID, {"a": 1})
+    return Bundle(graph, lowered, reference_golden(lowered), tuple(f"class {n}" for n in range(10)), GRID, {"a": 1})
 
 
 def test_the_same_bundle_gives_the_same_bytes(bundle: Bundle, tmp_path: Path) -> None:

@@ -1,38 +1,57 @@
-"""Golden vectors: the answers are the reference's, and no input hangs on a rounding."""
+"""Golden vectors: torch's answers to generated inputs, steady ones where engines round differently."""
 
 from __future__ import annotations
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from bitedge.export.ir import ops, reference
-from bitedge.export.ir.graph import Graph, Kind, Node, Value
-from bitedge.export.verify.golden import golden_input, make_golden
+from bitedge.export import lower
+from bitedge.export.capture.capture import trace
+from bitedge.export.ir.graph import Kind, Value
+from bitedge.export.verify.golden import golden_input, reference_golden, torch_golden
+from bitedge.train.nn import BinaryConv2d
 
-
-def _graph(bias: float) -> Graph:
-    """A float layer whose sign decides a large answer."""
-    weight = np.zeros((1, 1, 1, 2), np.float32)
-    weight[0, 0, 0] = (1.0, -1.0)
-    scale = ops.Affine(np.ones(1, np.float32), np.full(1, bias, np.float32), emit="bits")
-    nodes = (
-        Node(ops.Conv2d(weight, epilogue=scale), ("image",), ("bits",)),
-        Node(ops.Elementwise(ops.Affine(np.full(1, 100, np.float32), np.zeros(1, np.float32))), ("bits",), ("answer",)),
-    )
-    return Graph("g", Value("image", Kind.FLOAT, (1, 1, 2)), nodes, "answer")
+INPUT = Value("image", Kind.FLOAT, (4, 4, 2))
 
 
-def test_answers_are_the_references() -> None:
-    graph = _graph(0.3)
-    golden = make_golden(graph)
-    assert golden.output.shape == (2, 1)
-    for number in range(2):
-        image = golden_input(graph.input, golden.seed + number)
-        np.testing.assert_array_equal(golden.output[number], reference.run(graph, image)[0])
+class OnTheEdge(nn.Module):
+    """A sign whose number is exactly `offset` for the first golden input."""
+
+    def __init__(self, offset: float) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv = nn.Conv2d(2, 1, 4)
+        self.binary = BinaryConv2d(1, 5, 1)
+        self.head = nn.Conv2d(5, 3, 1)
+        with torch.no_grad():
+            self.binary.weight.copy_(torch.where(self.binary.weight >= 0, 1.0, -1.0))
+            image = torch.from_numpy(golden_input(INPUT, 1)).permute(0, 3, 1, 2)
+            assert self.conv.bias is not None
+            self.conv.bias.add_(offset - self.conv(image).reshape(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give the answer."""
+        return torch.flatten(self.head(self.binary(self.conv(x))), 1)
 
 
-def test_an_input_that_hangs_on_a_rounding_is_passed_over() -> None:
-    """The bias makes the first seed's float exactly 0: the answer is +100 or -100 by chance."""
-    image = golden_input(Value("image", Kind.FLOAT, (1, 1, 2)), 1)[0, 0, 0]
-    unsteady = _graph(float(image[1] - image[0]))
-    assert make_golden(unsteady).seed != 1
-    assert make_golden(_graph(0.3)).seed == 1
+def test_golden_answers_are_torchs() -> None:
+    module = OnTheEdge(0.5).eval()
+    captured = trace(module, (2, 4, 4))
+    golden = torch_golden(captured, exact=False)
+    images = golden_input(captured.graph.input, golden.seed, 2)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()).numpy()
+    np.testing.assert_allclose(golden.output, expected, rtol=1e-6)
+
+
+def test_an_answer_that_hangs_on_rounding_is_no_golden_one() -> None:
+    assert torch_golden(trace(OnTheEdge(0.5), (2, 4, 4)), exact=False).seed == 1
+    assert torch_golden(trace(OnTheEdge(1e-8), (2, 4, 4)), exact=False).seed != 1
+    assert torch_golden(trace(OnTheEdge(1e-8), (2, 4, 4)), exact=True).seed == 1
+
+
+def test_a_graph_without_a_module_is_answered_by_the_reference() -> None:
+    captured = trace(OnTheEdge(0.5), (2, 4, 4))
+    golden = reference_golden(lower(captured.graph), count=1)
+    np.testing.assert_allclose(golden.output, captured.run(golden_input(captured.graph.input, 1)), rtol=1e-5)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,13 +15,16 @@ from numpy.typing import NDArray
 from tests.export.run_folders import make_run
 from tests.export.small_networks import GRID, UserResidual, enliven
 
-from bitedge.export import ExportError, export_run, lower, verify_artifacts, verify_export
+from bitedge.export import ExportError, export, export_run, lower, verify, verify_artifacts, verify_export
 from bitedge.export.capture.capture import Captured, trace
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.gguf import writer as gguf_writer
 from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Node
-from bitedge.export.verify.golden import make_golden
+from bitedge.export.verify.engines.engines import Engine
+from bitedge.export.verify.golden import reference_golden
+from bitedge.export.verify.metadata import Metadata
+from bitedge.runtime import Model
 from bitedge.train.models import BinaryNet
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (24, 32, 32, 3), dtype=np.uint8)
@@ -41,7 +46,7 @@ def residual() -> tuple[Captured, Graph]:
 
 def pack(graph: Graph, folder: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
-    gguf_writer.write(Bundle(graph, graph, make_golden(graph)), folder / "model.gguf")
+    gguf_writer.write(Bundle(graph, graph, reference_golden(graph)), folder / "model.gguf")
     return folder
 
 
@@ -148,6 +153,59 @@ def test_a_wrong_answer_is_found(residual: tuple[Captured, Graph], tmp_path: Pat
     assert "the answer to image 0 is off by" in verdict.breach
 
 
+def test_the_answer_comes_from_the_program_that_ships(
+    binarynet: tuple[Captured, Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`activations` runs the layers one by one; a fused program that differs must not hide behind it."""
+    captured, lowered = binarynet
+    run = Model.run
+    monkeypatch.setattr(Model, "run", lambda self, images: run(self, images) + np.float32(1))
+    verdict = verify_artifacts(pack(lowered, tmp_path), captured, lowered, IMAGES)
+    assert "the fused program answers image 0 otherwise" in verdict.breach
+
+
+def test_a_required_engine_must_run(
+    binarynet: tuple[Captured, Graph], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    captured, lowered = binarynet
+    folder = pack(lowered, tmp_path)
+    with pytest.raises(ExportError, match=r"'onnx' is required, but .*model.onnx is not there"):
+        verify_artifacts(folder, captured, lowered, IMAGES, require=["core", "onnx"])
+    with pytest.raises(ExportError, match="there is no engine 'gguf'; the engines are core, onnx"):
+        verify_artifacts(folder, captured, lowered, IMAGES, require=["gguf"])
+    (folder / "model.onnx").touch()
+    monkeypatch.setattr(Engine, "missing", lambda self: ("onnxruntime",) if self.name == "onnx" else ())
+    assert verify_artifacts(folder, captured, lowered, IMAGES[:2]).passed, "a skipped engine passes unless required"
+    verdict = verify_artifacts(folder, captured, lowered, IMAGES[:2], require=["onnx"])
+    assert "onnx: required, but skipped" in verdict.breach
+
+
+@pytest.mark.parametrize("key", ["name", "labels", "preprocessing", "training"])
+def test_what_an_artifact_says_beside_the_network_is_compared(
+    key: str, binarynet: tuple[Captured, Graph], tmp_path: Path
+) -> None:
+    captured, lowered = binarynet
+    known: dict[str, Any] = {"labels": tuple("abcdefghij"), "preprocessing": GRID, "training": {"seed": 1}}
+    bundle = Bundle(lowered, lowered, reference_golden(lowered), **known)
+    gguf_writer.write(bundle, tmp_path / "model.gguf")
+    right = Metadata(lowered.name, **known)
+    assert verify_artifacts(tmp_path, captured, lowered, IMAGES[:2], metadata=right).passed
+    wrong: Any = {"name": "other", "labels": tuple("jihgfedcba"), "preprocessing": None, "training": {"seed": 2}}[key]
+    verdict = verify_artifacts(tmp_path, captured, lowered, IMAGES[:2], metadata=replace(right, **{key: wrong}))
+    assert f"its {key} is" in verdict.breach
+
+
+def test_a_module_in_memory_is_verified(tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = enliven(BinaryNet(width=8), IMAGES, GRID)
+    export(module, (3, 32, 32), tmp_path, formats=["gguf"], preprocessing=GRID)
+    verdict = verify(module, tmp_path, IMAGES, preprocessing=GRID, require=["core"])
+    assert verdict.passed, verdict.breach
+    with torch.no_grad():
+        module.get_parameter("norm9.bias").add_(1)
+    assert not verify(module, tmp_path, IMAGES, preprocessing=GRID).passed
+
+
 def test_a_folder_without_artifacts_is_refused(residual: tuple[Captured, Graph], tmp_path: Path) -> None:
     captured, lowered = residual
     with pytest.raises(ExportError, match="holds no artifact; expected one of model"):
@@ -186,6 +244,7 @@ def test_what_is_no_export_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "report.json").write_text("{}")
     with pytest.raises(ExportError, match="is damaged"):
         verify_export(tmp_path)
-    (tmp_path / "report.json").write_text('{"source": null, "half": null}')
+    known = {"network": "n", "input": {"kind": "uint8", "shape": [1, 1, 1]}, "source": None, "half": None}
+    (tmp_path / "report.json").write_text(json.dumps(known))
     with pytest.raises(ExportError, match="exported from a module in memory"):
         verify_export(tmp_path)

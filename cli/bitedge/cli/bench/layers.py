@@ -61,7 +61,7 @@ def write_packed(stack: Stack, path: Path) -> None:
     from bitedge.export.formats.gguf import writer as gguf_writer
     from bitedge.export.ir import ops
     from bitedge.export.ir.graph import Graph, Kind, Node, Value
-    from bitedge.export.verify.golden import make_golden
+    from bitedge.export.verify.golden import reference_golden
 
     arrays = stack.arrays()
     window = ops.Window(kernel=(3, 3), pads=(1, 1, 1, 1))
@@ -79,4 +79,4 @@ def write_packed(stack: Stack, path: Path) -> None:
         nodes.append(Node(ops.BinaryConv2d(turned, window, epilogue=threshold), (f"bits{i}",), (f"bits{i + 1}",)))
     shape = (stack.side, stack.side, stack.channels)
     graph = Graph(stack.layer, Value("input", Kind.FLOAT, shape), tuple(nodes), "answer")
-    gguf_writer.write(Bundle(graph, graph, make_golden(graph, count=1)), path)
+    gguf_writer.write(Bundle(graph, graph, reference_golden(graph, count=1)), path)

@@ -195,7 +195,7 @@ def make_float_tflite(target: Path, folder: Path) -> str | None:
         return None
     from bitedge.export.errors import ExportError
     from bitedge.export.formats.tflite.float32 import write_float
-    from bitedge.export.verify.rerun import relower
+    from bitedge.export.verify.folder import relower
 
     try:
         write_float(relower(target)[2], folder / FLOAT_TFLITE)

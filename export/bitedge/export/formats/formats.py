@@ -39,12 +39,13 @@ class Format:
         return write
 
 
+_ORT = ("onnx", "onnxruntime")  # the second proves the file
 _LCE = ("larq_compute_engine", "tensorflow")
 
 FORMATS = (
     Format("gguf", "model.gguf", "bitedge.export.formats.gguf.writer", "train", ("gguf",)),
-    Format("onnx", "model.onnx", "bitedge.export.formats.onnx.float32", "onnx", ("onnx",)),
-    Format("int8", "model.int8.onnx", "bitedge.export.formats.onnx.int8", "onnx", ("onnx",)),
+    Format("onnx", "model.onnx", "bitedge.export.formats.onnx.float32", "onnx", _ORT),
+    Format("int8", "model.int8.onnx", "bitedge.export.formats.onnx.int8", "onnx", _ORT),
     Format(
         "tflite",
         "model.tflite",

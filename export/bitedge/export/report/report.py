@@ -28,6 +28,10 @@ class Report:
     failures: Mapping[str, str] = field(default_factory=dict)
     figures: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """What a format tells of itself, by its name; `summary` is a line of it."""
+    proof: Mapping[str, Any] = field(default_factory=dict)
+    """How the files compare with torch: inputs, seconds, and per file the largest error and the bits."""
+    signs_at_zero: Mapping[str, int] = field(default_factory=dict)
+    """Signs that are not +1 at 0 in torch, and what they are there."""
     half: Mapping[str, Any] | None = None
     source: Mapping[str, Any] | None = None
 
@@ -74,6 +78,8 @@ class Report:
             "skipped": dict(self.skipped),
             "failures": dict(self.failures),
             "figures": {name: dict(found) for name, found in self.figures.items()},
+            "proof": dict(self.proof),
+            "signs_at_zero": dict(self.signs_at_zero),
             "half": None if self.half is None else dict(self.half),
             "source": None if self.source is None else dict(self.source),
         }
@@ -117,8 +123,25 @@ class Report:
             *(f"{name} FAILED: {reason}" for name, reason in self.failures.items()),
             *(f"trained binary, but stays float: {row.layer}: {row.why}" for row in self.stayed_float()),
         ]
+        lines += self._proof_notes()
         if self.half is not None:
             lines.append(str(self.half["summary"]))
+        return lines
+
+    def _proof_notes(self) -> list[str]:
+        lines = []
+        if self.proof:
+            done, planned = self.proof["images"], self.proof["of"]
+            early = "" if done == planned else f" (of {planned}: the time limit ended it)"
+            lines.append(f"compared with torch on {done} inputs{early} in {self.proof['seconds']:.1f} s")
+            for name, row in self.proof["files"].items():
+                if "skipped" in row:
+                    lines.append(f"{name}: not compared: {row['skipped']}")
+                    continue
+                bits = f", {row['bits_differing']:,} of {row['bits']:,} bits differ" if row["bits"] else ""
+                lines.append(f"{name}: largest error {row['logit_error']:.1e}{bits}")
+        for name, value in self.signs_at_zero.items():
+            lines.append(f"{name}: torch's sign of exactly 0 is {value}, every engine's is 1; no input shows a 0 there")
         return lines
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.export.ir import ops, reference
+from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.exactness import exact_values
 from bitedge.export.ir.graph import Graph, Node
 
@@ -94,6 +95,9 @@ class Agreement:
             self.breach = self.breach or f"layer {layer.where()}, where torch is not near 0"
 
 
+_EXACT = (ops.BinaryConv2d, ops.ImageConv2d, ops.Concat, ops.GatherChannels)
+
+
 def check_nodes(graph: Graph, values: Mapping[str, Array], *, rounds_once: bool) -> str | None:
     """Feed every integer layer the engine's own input and compare its output with the reference; None if all agree.
 
@@ -104,7 +108,7 @@ def check_nodes(graph: Graph, values: Mapping[str, Array], *, rounds_once: bool)
         if not values.keys() >= {*node.inputs, *node.outputs}:
             continue
         pool_of_bits = isinstance(node.op, ops.MaxPool2d) and values[node.inputs[0]].dtype == np.int8
-        if not isinstance(node.op, ops.BinaryConv2d | ops.ImageConv2d) and not pool_of_bits:
+        if not isinstance(node.op, _EXACT) and not pool_of_bits:
             continue
         inputs, found = ([values[name] for name in names] for names in (node.inputs, node.outputs))
         strict = rounds_once or node.outputs[0] in exact
@@ -121,16 +125,17 @@ def check_nodes(graph: Graph, values: Mapping[str, Array], *, rounds_once: bool)
 def _differing(node: Node, inputs: Sequence[Array], found: Sequence[Array], strict: bool) -> list[NDArray[np.bool_]]:
     """Tell for each output where it is another one than the reference's, beyond what float32 may round otherwise."""
     op, epilogue = node.op, ops.epilogue_of(node.op)
-    if not isinstance(op, ops.BinaryConv2d | ops.ImageConv2d) or not isinstance(epilogue, ops.Affine):
+    if not isinstance(op, ops.BinaryConv2d | ops.ImageConv2d) or not isinstance(epilogue, ops.Affine | ops.Steps):
         return [want != got for want, got in zip(reference.evaluate_node(node, inputs), found, strict=True)]
     both = replace(node, op=replace(op, epilogue=replace(epilogue, emit="float+bits")))
     numbers, bits = reference.evaluate_node(both, inputs)
-    if strict:  # the reference's float64 may round twice where an fma rounds once: a unit in the last place
+    if strict and isinstance(epilogue, ops.Affine):
+        # The reference's float64 may round twice where an fma rounds once: a unit in the last place.
         margin: Array = np.spacing(np.abs(numbers))
         excused = np.zeros(numbers.shape, np.bool_)
     else:
         (sums,) = reference.evaluate_node(replace(node, op=replace(op, epilogue=None)), inputs[:1])
-        margin = _rounding(epilogue, sums, inputs[1:])
+        margin = _rounding(steps_of(epilogue, len(inputs)), sums, inputs[1:])
         excused = np.abs(numbers) <= margin
     return [(bits != got) & ~excused if _is_bits(got) else np.abs(numbers - got) > margin for got in found]
 
@@ -139,16 +144,27 @@ def _is_bits(array: Array) -> bool:
     return array.dtype == np.int8
 
 
-def _rounding(epilogue: ops.Affine, sums: Array, residuals: Sequence[Array]) -> Array:
-    """How far two ways to round sum·scale + bias + residual can be apart, if either rounds each of its steps once.
+def _rounding(steps: Sequence[ops.Step], sums: Array, others: Sequence[Array]) -> Array:
+    """How far two ways to compute an epilogue can be apart, if each rounds every product and every sum once.
 
-    That is at most 5 halves of a unit in the last place of the terms together.
+    The error so far is scaled as the number is, and each step adds half a unit in the last place of its terms, on both
+    sides; exponentials are good to 4 units and never steeper than 1.13.
     """
-    size = np.abs(sums.astype(np.float32))
-    if epilogue.scale is not None and epilogue.bias is not None:
-        size = size * np.abs(epilogue.scale) + np.abs(epilogue.bias)
-    for residual in residuals:
-        size = size + np.abs(residual.astype(np.float32))
-    steepest = 1.0 if epilogue.slope is None else max(1.0, float(np.abs(epilogue.slope).max()))
-    margin: Array = 3 * np.finfo(np.float32).eps * steepest * size
+    unit = np.finfo(np.float32).eps
+    y: NDArray[np.float32] = sums.astype(np.float32)
+    error: Array = np.zeros(y.shape)
+    entering = iter(others)
+    for step in steps:
+        other = next(entering).astype(np.float32) if step.reads else None
+        if step.kind == "fma" and step.scale is not None and step.bias is not None:
+            error = error * np.abs(step.scale) + unit * (2 * np.abs(y * step.scale) + np.abs(step.bias))
+        elif step.kind == "multiply" and other is not None:
+            error = error * np.abs(other)
+        elif step.kind == "prelu" and step.slope is not None:
+            error = error * np.maximum(1, np.abs(step.slope))
+        elif step.kind not in ("add", "relu", "clamp"):
+            error = 1.2 * error + 4 * unit * np.maximum(np.abs(y), 1)
+        y = reference.apply_step(step, y, other)
+        error = error + unit * (np.abs(y) if other is None else np.abs(y) + np.abs(other))
+    margin: Array = 1.5 * error
     return margin

@@ -1,8 +1,8 @@
-"""Which images hang on the last rounding: a sign so close to 0 that any engine's own order of summation may turn it.
+"""Sensitivity: which answers depend on the last rounding, by a sign so close to 0 that any order of summation turns it.
 
-An engine that shows its inner values is excused bit by bit (`agreement.py`). One that hides them is excused by torch
-itself: if torch's answer to an image moves as soon as its float weights change by a millionth of themselves, that
-image says nothing about the engine.
+An engine that shows its inner values is excused bit by bit (`agreement.py`). Otherwise torch itself decides: if its
+answer to an image moves as soon as its float weights change by a millionth of themselves, that image says nothing
+about the engine.
 """
 
 from __future__ import annotations
@@ -25,17 +25,22 @@ DISTURBANCE = 1e-6  # of every float weight: more than engines differ by
 TRIES = 16
 
 
-def unsteady(captured: Captured, images: NDArray[Any], tolerance: float, seed: int = 0) -> NDArray[np.bool_]:
+def unsteady(captured: Captured, images: NDArray[Any], tolerance: float) -> NDArray[np.bool_]:
     """Tell for each image whether torch's answer moves by more than `tolerance` of its size when disturbed."""
+    return movement(captured, images, TRIES) > tolerance
+
+
+def movement(captured: Captured, images: NDArray[Any], tries: int, seed: int = 0) -> NDArray[np.float64]:
+    """Give how far torch's answer to each image moves, of its size, when its float weights change a little."""
+    moved = np.zeros(len(images))
     if len(images) == 0:
-        return np.zeros(0, np.bool_)
+        return moved
     generator = torch.Generator().manual_seed(seed)
     answers = _run(captured, images)
     size = np.maximum(np.abs(answers).max(axis=1), 1e-30)
-    moved = np.zeros(len(images), np.bool_)
-    for _ in range(TRIES):
+    for _ in range(tries):
         other = _run(disturbed(captured, generator), images)
-        moved |= np.abs(other - answers).max(axis=1) > tolerance * size
+        moved = np.maximum(moved, np.abs(other - answers).max(axis=1) / size)
     return moved
 
 

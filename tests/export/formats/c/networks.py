@@ -9,7 +9,7 @@ import numpy as np
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph, Kind, Node, Value
-from bitedge.export.verify.golden import make_golden
+from bitedge.export.verify.golden import reference_golden
 
 SHAPE = (5, 4, 6)
 _RANDOM = np.random.default_rng(5)
@@ -18,7 +18,7 @@ _SCALE, _BIAS, _SLOPE = _RANDOM.normal(0, 1, (3, 6)).astype(np.float32)
 
 def bundle_of(graph: Graph, **more: Any) -> Bundle:
     """Make a bundle of a lowered graph."""
-    return Bundle(graph, graph, make_golden(graph), **more)
+    return Bundle(graph, graph, reference_golden(graph), **more)
 
 
 def float_graph(*nodes: Node) -> Graph:

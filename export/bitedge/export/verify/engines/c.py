@@ -70,6 +70,13 @@ class CSession:
             self._library.bitedge_hook(None)
         return {name: np.stack(arrays) for name, arrays in kept.items()}
 
+    def metadata(self) -> None:
+        """Give nothing: the labels and the preprocessing are text for people there."""
+        return
+
+    def check(self) -> None:
+        """Nothing to check: the golden answers are in a test of their own."""
+
     def _checked(self, images: Array) -> Array:
         if images.shape[1:] != self._shape or images.dtype != self._kind:
             raise ExportError(

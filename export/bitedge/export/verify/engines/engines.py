@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bitedge.export.extras import needs
+from bitedge.export.verify.metadata import Metadata
 
 Array = NDArray[Any]
 
@@ -28,6 +29,14 @@ class Session(Protocol):
         """Give inner values by their name in the lowered graph, NHWC, bits as ±1; empty if the engine hides them."""
         ...
 
+    def metadata(self) -> Metadata | None:
+        """Give what the file says beside the network; None if the format holds nothing of it."""
+        ...
+
+    def check(self) -> None:
+        """Hold the file to what it says of itself (golden vectors); raises if that fails."""
+        ...
+
 
 @dataclass(frozen=True)
 class Engine:
@@ -38,8 +47,8 @@ class Engine:
     module: str
     extra: str | None = None
     packages: tuple[str, ...] = ()
-    half: bool = False
-    """Its artifact holds the halved weights of an export with fp16."""
+    repeatable: bool = False
+    """`run` and `activations` give the same numbers, though the program that `run` takes fuses steps."""
     rounds_once: bool = True
     """It rounds sum · scale + bias once, as torch does, behind float layers too."""
 
@@ -65,9 +74,9 @@ class Engine:
 _ORT, _LCE = ("onnx", "onnxruntime"), ("larq_compute_engine", "tensorflow")
 
 ENGINES = (
-    Engine("core", "model.gguf", "bitedge.export.verify.engines.core", half=True),
-    Engine("onnx", "model.onnx", "bitedge.export.verify.engines.onnx", "onnx", _ORT, half=True),
-    Engine("int8", "model.int8.onnx", "bitedge.export.verify.engines.onnx", "onnx", _ORT, half=True, rounds_once=False),
-    Engine("tflite", "model.tflite", "bitedge.export.verify.engines.tflite", "tflite", _LCE, half=True),
-    Engine("c", "c", "bitedge.export.verify.engines.c", half=True, programs=("cc",)),
+    Engine("core", "model.gguf", "bitedge.export.verify.engines.core", repeatable=True),
+    Engine("onnx", "model.onnx", "bitedge.export.verify.engines.onnx", "onnx", _ORT),
+    Engine("int8", "model.int8.onnx", "bitedge.export.verify.engines.onnx", "onnx", _ORT, rounds_once=False),
+    Engine("tflite", "model.tflite", "bitedge.export.verify.engines.tflite", "tflite", _LCE),
+    Engine("c", "c", "bitedge.export.verify.engines.c", programs=("cc",), repeatable=True),
 )

@@ -11,10 +11,17 @@ import onnx
 import onnxruntime
 from numpy.typing import NDArray
 
+from bitedge.export.errors import ExportError
 from bitedge.export.formats.onnx.builder import VALUES
 from bitedge.export.verify.engines.engines import Session
+from bitedge.export.verify.metadata import Metadata
+from bitedge.runtime.golden import golden_images
 
 Array = NDArray[Any]
+
+PREFIX = "bitedge."
+DOCUMENTS = ("labels", "preprocessing", "training")
+GOLDEN_TOLERANCE = 1e-3
 
 
 def open_session(path: Path) -> Session:
@@ -40,10 +47,29 @@ class OnnxSession:
         """Give inner values by their name in the lowered graph, NHWC, bits as ±1."""
         if self._inside is None:
             self._inside = _Inside(self._path)
-        values = self._inside.values(self._input, images)
-        answer = self._inside.answer
-        values[answer] = self.run(images).reshape(values[answer].shape)
-        return values
+        return self._inside.values(self._input, images)
+
+    def metadata(self) -> Metadata:
+        """Give what the file says beside the network."""
+        stored = self._session.get_modelmeta().custom_metadata_map
+        document = {key: json.loads(stored[f"{PREFIX}{key}"]) for key in DOCUMENTS if f"{PREFIX}{key}" in stored}
+        return Metadata(
+            stored.get(f"{PREFIX}name", ""),
+            tuple(document.get("labels", ())),
+            document.get("preprocessing"),
+            document.get("training"),
+        )
+
+    def check(self) -> None:
+        """Hold the file to the golden answers that it says."""
+        golden = json.loads(self._session.get_modelmeta().custom_metadata_map[f"{PREFIX}golden"])
+        expected = np.array(golden["output"], np.float32)
+        entry = self._session.get_inputs()[0]
+        kind = "uint8" if "uint8" in entry.type else "float32"
+        images = golden_images(kind, tuple(entry.shape[1:]), golden["seed"], len(expected))
+        off = np.abs(self.run(images) - expected).max(axis=1) / np.maximum(1, np.abs(expected).max(axis=1))
+        if not (off <= GOLDEN_TOLERANCE).all():
+            raise ExportError(f"a golden answer is off by {off.max():.1e}, allowed are {GOLDEN_TOLERANCE:g}")
 
 
 class _Inside:
@@ -52,7 +78,6 @@ class _Inside:
     def __init__(self, path: Path) -> None:
         model = onnx.load(str(path))
         known = json.loads({row.key: row.value for row in model.metadata_props}[VALUES])
-        self.answer: str = known["answer"]
         self._places: dict[str, tuple[str, str, str]] = known["values"]
         given = {value.name for value in model.graph.input}
         self._tensors = sorted({tensor for tensor, _, _ in self._places.values()} - given)

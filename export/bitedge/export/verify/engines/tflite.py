@@ -60,6 +60,13 @@ class TfliteSession:
         """Give nothing: the interpreter hides its inner values."""
         return {}
 
+    def metadata(self) -> None:
+        """Give nothing: the file holds the network alone."""
+        return
+
+    def check(self) -> None:
+        """Nothing to check: the file says nothing of itself."""
+
     def _failure(self) -> str:
         self._child.wait()
         self._log.seek(0)
