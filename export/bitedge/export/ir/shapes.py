@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from bitedge.export.errors import ExportError
-from bitedge.export.ir import ops
+from bitedge.export.ir import limits, ops
 from bitedge.export.ir.epilogue import steps_of
 from bitedge.export.ir.graph import Graph, Kind, Node, Shape, Value
 
 Typed = tuple[Kind, Shape]
-
-MAX_TAPS = 2**23  # beyond it an accumulator would not fit a float32
-MAX_ELEMENTS = 2**31
-MAX_WINDOW = 65_535
 
 
 def infer(graph: Graph) -> dict[str, Value]:
@@ -34,14 +30,21 @@ def infer_node(node: Node, inputs: Sequence[Value]) -> list[Value]:
     if len(typed) != len(node.outputs):
         raise ExportError(f"{node.layer}: {node.op.name} makes {len(typed)} values, {len(node.outputs)} were named")
     for _, shape in typed:
-        if min(shape) < 1 or shape[0] * shape[1] * shape[2] > MAX_ELEMENTS:
+        if shape[0] * shape[1] * shape[2] > limits.VALUE_ELEMENTS:
+            most = f"a value holds at most {limits.VALUE_ELEMENTS} elements"
+            raise ExportError(f"{node.layer}: {node.op.name} would give the shape {shape}, {most}")
+        if min(shape) < 1:
             raise ExportError(f"{node.layer}: {node.op.name} would give the shape {shape}; is the input too small?")
     return [Value(name, kind, shape) for name, (kind, shape) in zip(node.outputs, typed, strict=True)]
 
 
 def _windowed(node: Node, window: ops.Window, shape: Shape, channels: int) -> Shape:
     numbers = (*window.kernel, *window.stride, *window.pads, *window.dilation)
-    if max(numbers) > MAX_WINDOW or min(window.pads) < 0 or min(*window.kernel, *window.stride, *window.dilation) < 1:
+    if (
+        max(numbers) > limits.WINDOW
+        or min(window.pads) < 0
+        or min(*window.kernel, *window.stride, *window.dilation) < 1
+    ):
         raise ExportError(f"{node.layer}: {node.op.name} has a window outside the limits: {window}")
     return (*window.output_size(shape[0], shape[1]), channels)
 
@@ -63,8 +66,8 @@ def _convolution(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     if tuple(kernel) != op.window.kernel or depth * groups != inputs[0].shape[2] or out_channels % groups:
         fit = f"weight {op.weight.shape} and {groups} groups do not fit an input of {inputs[0].shape[2]} channels"
         raise ExportError(f"{node.layer}: {fit}")
-    if kernel[0] * kernel[1] * depth > MAX_TAPS:
-        raise ExportError(f"{node.layer}: more than {MAX_TAPS} taps per output")
+    if kernel[0] * kernel[1] * depth > limits.TAPS:
+        raise ExportError(f"{node.layer}: more than {limits.TAPS} taps per output")
     shape = _windowed(node, op.window, inputs[0].shape, out_channels)
     if op.epilogue is None:
         return [(exact, shape)]
@@ -178,6 +181,8 @@ def _group_norm(node: Node, inputs: Sequence[Value]) -> list[Typed]:
 
 def _adaptive_avg_pool(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     assert isinstance(node.op, ops.AdaptiveAvgPool2d)
+    if max(node.op.size) > limits.WINDOW:
+        raise ExportError(f"{node.layer}: a pooled size of {node.op.size} is beyond the limit of {limits.WINDOW}")
     return [(Kind.FLOAT, (*node.op.size, inputs[0].shape[2]))]
 
 

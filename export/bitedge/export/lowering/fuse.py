@@ -11,12 +11,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from bitedge.export.ir import ops, reference
+from bitedge.export.ir import limits, ops, reference
 from bitedge.export.ir.epilogue import from_steps, steps_of
 from bitedge.export.ir.graph import Graph, Node, splice
 from bitedge.export.ir.shapes import infer
-
-MAX_STEPS = 16
 
 
 def fuse_epilogues(graph: Graph) -> Graph:
@@ -62,7 +60,7 @@ def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
         return None
     joined = _join(producer.op, steps_of(first, len(producer.inputs)), steps)
     old = isinstance(first, ops.Affine) and isinstance(second, ops.Affine)
-    if len(joined) > MAX_STEPS or (old and isinstance(from_steps(joined, "float"), ops.Steps)):
+    if len(joined) > limits.STEPS or (old and isinstance(from_steps(joined, "float"), ops.Steps)):
         return None
     # The first operand takes the place of the producer's value if they change places: sum and product do not mind.
     others = tuple(name for position, name in enumerate(node.inputs) if position != index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bitedge.export.errors import ExportError
-from bitedge.export.ir import ops
+from bitedge.export.ir import limits, ops
 from bitedge.export.ir.graph import Graph, Kind
 from bitedge.export.ir.shapes import infer
 from bitedge.export.lowering.casts import FLOAT_ONLY, cast_bits
@@ -16,9 +16,6 @@ from bitedge.export.lowering.pixels import read_pixels
 from bitedge.export.lowering.pooling import simplify_pools
 from bitedge.export.lowering.signs import drop_clamps
 from bitedge.export.lowering.thresholds import find_thresholds
-
-MAX_NODES = 4096
-
 
 PASSES = (
     fold_pads,
@@ -45,8 +42,8 @@ def lower(graph: Graph) -> Graph:
 def check_lowered(graph: Graph) -> None:
     """Refuse a graph that the packed format cannot hold."""
     values = infer(graph)
-    if len(graph.nodes) > MAX_NODES:
-        raise ExportError(f"the network has {len(graph.nodes)} nodes, the format holds at most {MAX_NODES}")
+    if len(graph.nodes) > limits.NODES:
+        raise ExportError(f"the network has {len(graph.nodes)} nodes, the format holds at most {limits.NODES}")
     for node in graph.nodes:
         bare = isinstance(node.op, ops.Conv2d | ops.BinaryConv2d | ops.ImageConv2d) and node.op.epilogue is None
         if not isinstance(node.op, ops.LOWERED) or bare:

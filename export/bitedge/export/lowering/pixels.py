@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from bitedge.export.ir import ops
+from bitedge.export.ir import limits, ops
 from bitedge.export.ir.graph import Graph, Node, prune, splice
 from bitedge.export.ir.shapes import infer
 
 GRID = 256
 """Pixels enter as (2u - 255) / 256."""
-_EXACT = 2**24  # the integers that a float32 holds without gaps
 
 
 def read_pixels(graph: Graph) -> Graph:
@@ -39,7 +38,7 @@ def on_grid(op: ops.Op) -> bool:
 
 def _is_exact(source: ops.Op, op: ops.Conv2d) -> bool:
     taps = int(np.prod(op.weight.shape[1:]))
-    return on_grid(source) and bool((np.abs(op.weight) == 1).all()) and 255 * taps < _EXACT
+    return on_grid(source) and bool((np.abs(op.weight) == 1).all()) and taps <= limits.IMAGE_TAPS
 
 
 def _image_layer(node: Node, op: ops.Conv2d, pixels: str, taken: set[str]) -> list[Node]:

@@ -23,12 +23,10 @@ from bitedge.export.errors import ExportError
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.onnx.builder import Layout, OnnxBuilder
 from bitedge.export.formats.onnx.layers import LAYERS, per_channel, window_attributes, write_step
-from bitedge.export.ir import ops, reference
+from bitedge.export.ir import limits, ops, reference
 from bitedge.export.ir.epilogue import from_steps, steps_of
 from bitedge.export.ir.graph import Graph, Kind, Node, Value
 from bitedge.export.ir.shapes import infer
-
-MAX_IMAGE_TAPS = 2**24 // 255  # beyond it Σ w·(2u - 255) is not exact in float32
 
 
 class OnnxEmitter(ABC):
@@ -68,9 +66,9 @@ class OnnxEmitter(ABC):
 
     def image_conv2d(self, node: Node, op: ops.ImageConv2d) -> None:
         """Convolve pixels with ±1 weights, in floats: exact, because every partial sum is an integer below 2**24."""
-        if int(np.prod(op.weight.shape[1:])) > MAX_IMAGE_TAPS:
+        if int(np.prod(op.weight.shape[1:])) > limits.IMAGE_TAPS:
             raise ExportError(
-                f"layer {node.layer!r}: more than {MAX_IMAGE_TAPS} taps on pixels are not exact in float32; "
+                f"layer {node.layer!r}: more than {limits.IMAGE_TAPS} taps on pixels are not exact in float32; "
                 "export this network as gguf only"
             )
         pixels = self.to.add("Cast", [self.to.get(node.inputs[0], "NCHW")], "pixels", to=TensorProto.FLOAT)

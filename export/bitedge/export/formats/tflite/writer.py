@@ -12,9 +12,8 @@ import numpy as np
 
 from bitedge.export.errors import ExportError
 from bitedge.export.formats.bundle import Bundle
-from bitedge.export.formats.onnx.emitter import MAX_IMAGE_TAPS
 from bitedge.export.formats.tflite.child import REFUSED
-from bitedge.export.ir import ops
+from bitedge.export.ir import limits, ops
 from bitedge.export.ir.serialize import save_graph
 
 
@@ -38,9 +37,9 @@ def write(bundle: Bundle, path: Path) -> None:
 
 def _refuse_inexact(bundle: Bundle) -> None:
     for node in bundle.lowered.nodes:
-        if isinstance(node.op, ops.ImageConv2d) and int(np.prod(node.op.weight.shape[1:])) > MAX_IMAGE_TAPS:
+        if isinstance(node.op, ops.ImageConv2d) and int(np.prod(node.op.weight.shape[1:])) > limits.IMAGE_TAPS:
             raise ExportError(
-                f"layer {node.layer!r}: more than {MAX_IMAGE_TAPS} taps on pixels are not exact in float32; "
+                f"layer {node.layer!r}: more than {limits.IMAGE_TAPS} taps on pixels are not exact in float32; "
                 "export this network as gguf only"
             )
 
