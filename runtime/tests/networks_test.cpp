@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <deque>
 #include <iterator>
 #include <map>
 
@@ -121,6 +122,93 @@ TEST(kept_values_do_not_change_the_answer) {
     const std::vector<float> fused = answer(network->graph(), nullptr, input, 2, 1);
     CHECK(same(fused, answer(network->graph(), nullptr, input, 2, 1, true)));
     CHECK(same(fused, answer(network->graph(), nullptr, input, 2, 2, true)));
+  }
+}
+
+// BiRealNet18 with RPReLU behind every sum and RSign in front of every binary convolution, as ReActNet has them: the
+// shift and the sign are nodes of their own, which run in one pass with the convolution before them.
+class ReactNetwork {
+ public:
+  ReactNetwork() : network_(RandomNetwork::make("birealnet18", small("birealnet18"))), graph_(network_->graph()) {
+    std::vector<Node> nodes;
+    for (Node node : network_->graph().nodes) {
+      const bool block = node.epilogue.emit_float && node.epilogue.emit_bits;
+      const int32_t real = node.outputs[0], channels = graph_.values[size_t(real)].shape.channels;
+      if (!block) {
+        nodes.push_back(node);
+        continue;
+      }
+      Node sign;
+      sign.inputs = {real};
+      sign.outputs = {node.outputs[1]};
+      sign.epilogue.steps = {fma(channels)};
+      sign.epilogue.emit_bits = true;
+      node.outputs.resize(1);
+      node.epilogue.emit_bits = false;
+      EpilogueStep prelu;
+      prelu.kind = StepKind::kPrelu;
+      prelu.slope = numbers(channels, 0.25f, 0.1f);
+      node.epilogue.steps.insert(node.epilogue.steps.end(), {fma(channels), prelu, fma(channels)});
+      nodes.push_back(node);
+      nodes.push_back(sign);
+    }
+    graph_.nodes = nodes;
+  }
+
+  const Graph& graph() const { return graph_; }
+  std::vector<unsigned char> random_input(size_t images) { return network_->random_input(images); }
+
+ private:
+  View<float> numbers(int32_t count, float middle, float spread) {
+    floats_.emplace_back(size_t(count));
+    for (float& x : floats_.back())
+      x = middle + spread * float(int(floats_.size() * 7 + size_t(&x - floats_.back().data()) * 5) % 11 - 5) / 5;
+    return {floats_.back().data(), size_t(count)};
+  }
+  EpilogueStep fma(int32_t channels) {
+    EpilogueStep step;
+    step.kind = StepKind::kFma;
+    step.scale = numbers(channels, 1, 0);
+    step.bias = numbers(channels, 0, 0.3f);
+    return step;
+  }
+
+  std::unique_ptr<RandomNetwork> network_;
+  Graph graph_;
+  std::deque<std::vector<float>> floats_;
+};
+
+TEST(shifted_signs_run_with_the_convolution_before_them) {
+  ReactNetwork network;
+  const Graph& graph = network.graph();
+  const std::vector<unsigned char> input = network.random_input(2);
+  std::vector<float> first;
+  for (const KernelSet* set : available_kernels()) {
+    if (!set->binary) continue;
+    const std::unique_ptr<const Program> program = Program::make(graph, set->name);
+    Context context(*program, 1, true);
+    std::vector<float> kept(2 * graph.values[size_t(graph.output)].shape.elements());
+    context.run(input.data(), 2, kept.data());
+    size_t signs = 0;
+    for (size_t n = 3; n < graph.nodes.size(); n++) {
+      const Node& node = graph.nodes[n];
+      if (node.op != Op::kElementwise || node.epilogue.steps.empty()) continue;
+      signs++;
+      CHECK(std::string(program->node_kernel(n)).find("fused into") == 0);
+      const Shape& shape = graph.values[size_t(node.inputs[0])].shape;
+      const float* real = static_cast<const float*>(context.value(size_t(node.inputs[0])));
+      const uint64_t* bits = static_cast<const uint64_t*>(context.value(size_t(node.outputs[0])));
+      const EpilogueStep& step = node.epilogue.steps[0];
+      for (size_t i = 0; i < 2 * shape.elements(); i++) {
+        const size_t c = i % size_t(shape.channels), pixel = i / size_t(shape.channels);
+        const bool expected = std::fma(real[i], step.scale[c], step.bias[c]) < 0;
+        CHECK_EQ((bits[pixel * shape.words() + c / 64] >> (c % 64) & 1) != 0, expected);
+      }
+    }
+    CHECK_EQ(signs, 15u);
+    if (first.empty()) first = kept;
+    CHECK(same(first, kept));
+    for (const int threads : {1, 3}) CHECK(same(first, answer(graph, set->name, input, 2, threads)));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/view.h"
+#include "graph/step_kind.h"
 
 namespace bitedge {
 
@@ -56,22 +57,6 @@ struct Window {
   int32_t groups = 1;
 };
 
-enum class StepKind : uint8_t {
-  kFma,
-  kAdd,
-  kMultiply,
-  kRelu,
-  kPrelu,
-  kClamp,
-  kHardsigmoid,
-  kHardswish,
-  kSigmoid,
-  kTanh,
-  kSilu,
-  kGelu,
-  kGeluTanh,
-};
-
 // One step of an epilogue. What a kind does not use is empty.
 struct EpilogueStep {
   StepKind kind = StepKind::kRelu;
@@ -87,6 +72,8 @@ struct Epilogue {
   View<int32_t> threshold;  // set: bits out, +1 iff acc >= threshold, and there are no steps
   std::vector<EpilogueStep> steps;
   bool emit_float = false, emit_bits = false;
+  // Further steps between the floats and the bits: a node of its own in the file, that the program has taken in.
+  std::vector<EpilogueStep> steps_to_bits;
 };
 
 struct Node {

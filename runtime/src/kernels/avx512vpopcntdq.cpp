@@ -3,8 +3,8 @@
 #include "kernels/kernels.h"
 #include "kernels/vector_avx512.h"
 //
+#include "kernels/epilogue.inl"
 #include "kernels/fetch.inl"
-#include "kernels/finish.inl"
 
 namespace bitedge {
 namespace {
@@ -38,9 +38,9 @@ inline void windows(const BinaryConv& c, int32_t pixel, const uint64_t* (&in)[kP
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i];
 }
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 void words_tile(const BinaryConv& c, int32_t pixel, int32_t block);
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch);
 
 }  // namespace
@@ -51,15 +51,16 @@ void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch
 namespace bitedge {
 namespace {
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   const uint64_t* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i even[kPixels], odd[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) even[i] = odd[i] = _mm512_setzero_si512();
   add_words<kPixels>(in, c.region.step, c.singles, c.weights + size_t(block) * block_words(c, 1), even, odd);
-  const Counts<kPixels, kEnding> counts(c, pixel, block);
+  Counts<kPixels, kKind> counts(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, interleave(even[i], odd[i]));
+  counts.done();
 }
 
 // Full adders for the two halves of a block, over a running bit of weight one, `ones`, and the words (x0 ^ w0) and
@@ -89,7 +90,7 @@ inline void add_pairs(__m512i& ones_even, __m512i& even, __m512i& ones_odd, __m5
       : [x0] "m"(x[0]), [x01] "m"(x[1]), [w0] "v"(w[0]), [w1] "v"(w[1]), [w2] "v"(w[2]), [w3] "v"(w[3]));
 }
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
   const uint64_t* in[kPixels];
   windows<kPixels>(c, pixel, in);
@@ -111,8 +112,9 @@ void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch
     odd[i] = add_count(_mm512_add_epi64(odd[i], odd[i]), ones_odd[i]);
   }
   add_words<kPixels>(in, c.region.step + c.groups, c.singles, w, even, odd);
-  const Counts<kPixels, kEnding> counts(c, pixel, block);
+  Counts<kPixels, kKind> counts(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, interleave(even[i], odd[i]));
+  counts.done();
   fetch.turn();
 }
 
@@ -139,7 +141,9 @@ void stream(const BinaryConv& c) {
     }
     const __m512i all_even = _mm512_add_epi64(_mm512_add_epi64(even[0], even[1]), _mm512_add_epi64(even[2], even[3]));
     const __m512i all_odd = _mm512_add_epi64(_mm512_add_epi64(odd[0], odd[1]), _mm512_add_epi64(odd[2], odd[3]));
-    Counts<1, Ending::kAny>(c, c.region.pixel_begin, block).put(0, interleave(all_even, all_odd));
+    Counts<1, EpilogueKind::kSteps> counts(c, c.region.pixel_begin, block);
+    counts.put(0, interleave(all_even, all_odd));
+    counts.done();
   }
 }
 

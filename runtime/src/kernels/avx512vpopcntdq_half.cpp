@@ -3,17 +3,17 @@
 #include "kernels/kernels.h"
 #include "kernels/vector_avx512.h"
 //
+#include "kernels/epilogue.inl"
 #include "kernels/fetch.inl"
-#include "kernels/finish.inl"
 
 namespace bitedge {
 namespace {
 
 constexpr int kWordsPixels = 14, kGroupsPixels = 8, kGroupWords = 2;
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline __attribute__((always_inline)) void words_tile(const BinaryConv& c, int32_t pixel, int32_t block);
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch);
 
 }  // namespace
@@ -87,15 +87,16 @@ inline void add_pair(__m512i& ones, __m512i& acc, const HalfWord* x, __m512i w0,
   ones = next;
 }
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline __attribute__((always_inline)) void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   const HalfWord* in[kPixels];
   windows<kPixels>(c, pixel, in);
   __m512i acc[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = _mm512_setzero_si512();
   add_words<kPixels>(in, c.region.step, c.singles, weights_of(c, block, 1), acc);
-  const Counts<kPixels, kEnding> counts(c, pixel, block);
+  Counts<kPixels, kKind> counts(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, acc[i]);
+  counts.done();
 }
 
 template <int kPixels, bool kFetch>
@@ -112,7 +113,7 @@ inline __attribute__((always_inline)) const HalfWord* add_groups(const HalfWord*
   return w;
 }
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block,
                                                        Fetch& fetch) {
   const HalfWord* in[kPixels];
@@ -124,8 +125,9 @@ inline __attribute__((always_inline)) void groups_tile(const BinaryConv& c, int3
                    : add_groups<kPixels, false>(in, c.region.step, c.groups, w, ones, acc, fetch);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = add_count(_mm512_add_epi32(acc[i], acc[i]), ones[i]);
   add_words<kPixels>(in, c.region.step + c.groups, c.singles, w, acc);
-  const Counts<kPixels, kEnding> counts(c, pixel, block);
+  Counts<kPixels, kKind> counts(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) counts.put(i, acc[i]);
+  counts.done();
 }
 
 }  // namespace

@@ -87,16 +87,16 @@ inline void carry_part(const BinaryConv& c, const uint64_t* const (&in)[kPixels]
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) store_counts(counts[i] + part * kLanes, sums[i].count());
 }
 
-template <int kPixels, int kGroup, Ending kEnding>
+template <int kPixels, int kGroup, EpilogueKind kKind>
 void carry_tile(const BinaryConv& c, int32_t pixel, int32_t block);
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
-  carry_tile<kPixels, 1, kEnding>(c, pixel, block);
+  carry_tile<kPixels, 1, kKind>(c, pixel, block);
 }
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
-  carry_tile<kPixels, 2, kEnding>(c, pixel, block);
+  carry_tile<kPixels, 2, kKind>(c, pixel, block);
   fetch.turn();
 }
 
@@ -110,21 +110,22 @@ constexpr int kWordsPixels = kCarryPixels, kGroupsPixels = kCarryPixels, kGroupW
 namespace bitedge {
 namespace {
 
-template <int kPixels, int kGroup, Ending kEnding>
+template <int kPixels, int kGroup, EpilogueKind kKind>
 void carry_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   const uint64_t* in[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i];
   int32_t counts[kPixels][kBlock];
   const uint64_t* w = c.weights + size_t(block) * block_words(c, kGroup);
   for (int part = 0; part < kBlock / kLanes; part++) carry_part<kPixels>(c, in, w, part, counts);
-  const Counts<kPixels, kEnding> out(c, pixel, block);
+  Counts<kPixels, kKind> out(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) out.put(i, i_load(counts[i]));
+  out.done();
 }
 
 // One pixel: memory is the limit.
 void stream(const BinaryConv& c) {
   for (int32_t block = c.region.block_begin; block < c.region.block_end; block++) {
-    words_tile<1, Ending::kAny>(c, c.region.pixel_begin, block);
+    words_tile<1, EpilogueKind::kSteps>(c, c.region.pixel_begin, block);
   }
 }
 

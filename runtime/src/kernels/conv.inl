@@ -1,12 +1,12 @@
 // Float convolution, sixteen channels per lane vector. Included by the file of each instruction set, after its vector
-// header and finish.inl. The file defines kFloatPixels and kFloatBlocks, the register tile, and kStreamBlocks, that of
+// header and epilogue.inl. The file defines kFloatPixels and kFloatBlocks, the register tile, and kStreamBlocks, that of
 // a matrix times a vector.
 namespace bitedge {
 namespace {
 
 // kPixels pixels from `pixel` on by kBlocks blocks from `block` on. With all blocks side by side, the rows that a tile
 // reads are far apart, so they are fetched ahead.
-template <int kPixels, int kBlocks, Ending kEnding, bool kSides>
+template <int kPixels, int kBlocks, EpilogueKind kKind, bool kSides>
 void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
   F32x16 acc[kPixels][kBlocks];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
@@ -32,42 +32,43 @@ void float_tile(const FloatConv& c, int32_t pixel, int32_t block) {
     }
   }
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-    const Tail<kEnding> tail(c.finish, size_t(pixel), (block + j) * kBlock);
-    BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) tail.put(size_t(i), acc[i][j]);
+    EpilogueTile<kPixels, kKind> tile(c.epilogue, size_t(pixel), (block + j) * kBlock);
+    BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) tile.put(size_t(i), acc[i][j]);
+    tile.done();
   }
 }
 
 // The pixels that do not fill a tile.
-template <int kPixels, int kBlocks, Ending kEnding, bool kSides>
+template <int kPixels, int kBlocks, EpilogueKind kKind, bool kSides>
 void float_rest(const FloatConv& c, int32_t pixel, int32_t block, int32_t pixels) {
-  if (pixels == kPixels) return float_tile<kPixels, kBlocks, kEnding, kSides>(c, pixel, block);
-  if constexpr (kPixels > 1) float_rest<kPixels - 1, kBlocks, kEnding, kSides>(c, pixel, block, pixels);
+  if (pixels == kPixels) return float_tile<kPixels, kBlocks, kKind, kSides>(c, pixel, block);
+  if constexpr (kPixels > 1) float_rest<kPixels - 1, kBlocks, kKind, kSides>(c, pixel, block, pixels);
 }
 
-template <int kBlocks, Ending kEnding, bool kSides>
+template <int kBlocks, EpilogueKind kKind, bool kSides>
 void float_blocks(const FloatConv& c, int32_t* block) {
   constexpr int kPixels = kFloatPixels;
   for (; *block + kBlocks <= c.region.block_end; *block += kBlocks) {
     int32_t pixel = c.region.pixel_begin;
     for (; pixel + kPixels <= c.region.pixel_end; pixel += kPixels)
-      float_tile<kPixels, kBlocks, kEnding, kSides>(c, pixel, *block);
+      float_tile<kPixels, kBlocks, kKind, kSides>(c, pixel, *block);
     if (pixel < c.region.pixel_end)
-      float_rest<kPixels, kBlocks, kEnding, kSides>(c, pixel, *block, c.region.pixel_end - pixel);
+      float_rest<kPixels, kBlocks, kKind, kSides>(c, pixel, *block, c.region.pixel_end - pixel);
   }
 }
 
-template <Ending kEnding, bool kSides>
+template <EpilogueKind kKind, bool kSides>
 void float_conv(const FloatConv& c) {
   int32_t block = c.region.block_begin;
-  float_blocks<kFloatBlocks, kEnding, kSides>(c, &block);
-  if constexpr (kFloatBlocks > 2) float_blocks<2, kEnding, kSides>(c, &block);
-  if constexpr (kFloatBlocks > 1) float_blocks<1, kEnding, kSides>(c, &block);
+  float_blocks<kFloatBlocks, kKind, kSides>(c, &block);
+  if constexpr (kFloatBlocks > 2) float_blocks<2, kKind, kSides>(c, &block);
+  if constexpr (kFloatBlocks > 1) float_blocks<1, kKind, kSides>(c, &block);
 }
 
 void run_float_conv(const FloatConv& c) {
-  if (c.side > 1) return float_conv<Ending::kAny, true>(c);
-  ending_of(c.finish) == Ending::kResidual ? float_conv<Ending::kResidual, false>(c)
-                                           : float_conv<Ending::kAny, false>(c);
+  if (c.side > 1) return float_conv<EpilogueKind::kSteps, true>(c);
+  c.epilogue.kind == EpilogueKind::kResidual ? float_conv<EpilogueKind::kResidual, false>(c)
+                                           : float_conv<EpilogueKind::kSteps, false>(c);
 }
 
 // kRows rows of the list from `i` on. Those that follow are fetched by hand: the hardware does not foresee which ones
@@ -103,8 +104,9 @@ void run_float_stream(const FloatStream& s) {
     stream_rows<FloatStream::kRows, kStreamBlocks>(s, i, s.block_begin);
   }
   for (; i < s.count; i++) stream_rows<1, kStreamBlocks>(s, i, s.block_begin);
-  for (int32_t block = s.block_begin; block < s.block_end && block * kBlock < s.finish.channels; block++) {
-    Tail<Ending::kAny>(s.finish, 0, block * kBlock).put(0, f_load(s.sums + block * kBlock));
+  for (int32_t block = s.block_begin; block < s.block_end && block * kBlock < s.epilogue.channels; block++) {
+    F32x16 sums = f_load(s.sums + block * kBlock);
+    run_steps(s.epilogue, 0, block * kBlock, &sums, 1);
   }
 }
 

@@ -1,10 +1,10 @@
-// Integer convolution of bytes with ±1 weights. Included by the file of each instruction set, after finish.inl. The
+// Integer convolution of bytes with ±1 weights. Included by the file of each instruction set, after epilogue.inl. The
 // file defines kImagePixels and kImageBlocks, the register tile, and
 //   I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights): acc[i] += Σ byte j of four · weights[4·i + j].
 namespace bitedge {
 namespace {
 
-template <int kPixels, int kBlocks, Ending kEnding>
+template <int kPixels, int kBlocks, EpilogueKind kKind>
 void image_tile(const ImageConv& c, int32_t pixel, int32_t block) {
   I32x16 acc[kPixels][kBlocks];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
@@ -22,34 +22,35 @@ void image_tile(const ImageConv& c, int32_t pixel, int32_t block) {
     }
   }
   BITEDGE_UNROLL for (int j = 0; j < kBlocks; j++) {
-    const Tail<kEnding> tail(c.finish, size_t(pixel), (block + j) * kBlock);
+    EpilogueTile<kPixels, kKind> tile(c.epilogue, size_t(pixel), (block + j) * kBlock);
     BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) {
       const int32_t* base = c.base + (c.row ? c.row[pixel + i] : 0) + (block + j) * kBlock;
-      tail.put(size_t(i), i_add(i_load(base), i_twice(acc[i][j])));
+      tile.put(size_t(i), i_add(i_load(base), i_twice(acc[i][j])));
     }
+    tile.done();
   }
 }
 
-template <int kBlocks, Ending kEnding>
+template <int kBlocks, EpilogueKind kKind>
 void image_blocks(const ImageConv& c, int32_t* block) {
   for (; *block + kBlocks <= c.region.block_end; *block += kBlocks) {
     int32_t pixel = c.region.pixel_begin;
     for (; pixel + kImagePixels <= c.region.pixel_end; pixel += kImagePixels) {
-      image_tile<kImagePixels, kBlocks, kEnding>(c, pixel, *block);
+      image_tile<kImagePixels, kBlocks, kKind>(c, pixel, *block);
     }
-    for (; pixel < c.region.pixel_end; pixel++) image_tile<1, kBlocks, kEnding>(c, pixel, *block);
+    for (; pixel < c.region.pixel_end; pixel++) image_tile<1, kBlocks, kKind>(c, pixel, *block);
   }
 }
 
-template <Ending kEnding>
+template <EpilogueKind kKind>
 void image_conv(const ImageConv& c) {
   int32_t block = c.region.block_begin;
-  image_blocks<kImageBlocks, kEnding>(c, &block);
-  if constexpr (kImageBlocks > 1) image_blocks<1, kEnding>(c, &block);
+  image_blocks<kImageBlocks, kKind>(c, &block);
+  if constexpr (kImageBlocks > 1) image_blocks<1, kKind>(c, &block);
 }
 
 void run_image_conv(const ImageConv& c) {
-  ending_of(c.finish) == Ending::kThreshold ? image_conv<Ending::kThreshold>(c) : image_conv<Ending::kAny>(c);
+  c.epilogue.kind == EpilogueKind::kThreshold ? image_conv<EpilogueKind::kThreshold>(c) : image_conv<EpilogueKind::kSteps>(c);
 }
 
 }  // namespace

@@ -11,28 +11,55 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "graph/step_kind.h"
+
 namespace bitedge {
 
 constexpr int kBlock = 16;
 
-// The epilogue of docs/format.md. Parameters are padded to whole blocks. Pixel p of a call writes row p of the outputs.
-struct Finish {
-  enum Residual : int32_t { kNone, kFloat, kBits };
-  enum Activation : int32_t { kLinear, kRelu, kPrelu };
+// How much of an epilogue is known when a kernel is compiled. It is decided once, when a layer is made. The first ones
+// dominate networks and have no test left inside; they need whole blocks of channels.
+enum class EpilogueKind : int32_t {
+  kThreshold,
+  kScale,     // fma; floats
+  kResidual,  // fma, add of floats; floats and bits
+  kShifted,   // fma, add of floats, fma, prelu, fma; floats, and after another fma bits: RPReLU and the next RSign
+  kSign,      // fma or nothing; bits
+  kPlain,     // nothing; floats
+  kRelu,      // relu; floats
+  kSteps,     // anything, step by step
+};
 
-  const int32_t* threshold = nullptr;  // set: bits out, and nothing else below applies
-  const float* scale = nullptr;        // null: no scale and bias
+// A step with its parameters padded to whole blocks.
+struct BoundStep {
+  enum Operand : int32_t { kFloats, kBits, kVector };  // kVector: one row per image
+
+  StepKind kind = StepKind::kRelu;
+  const float* scale = nullptr;  // of fma; slope of prelu
   const float* bias = nullptr;
-  const float* slope = nullptr;
-  Residual residual_kind = kNone;
-  Activation activation = kLinear;
-  int32_t channels = 0;             // of the outputs
-  int32_t pitch = 0;                // floats from one pixel to the next: the channels, or more or less
-  const void* residual = nullptr;   // [pixels, channels], or bits
-  float* floats = nullptr;          // [pixels, channels], `pitch` apart, or null
-  uint64_t* bits = nullptr;         // [pixels, words], or null
-  int32_t* accumulators = nullptr;  // set: [pixels, blocks, 16] integers out, and nothing else applies
-  int32_t blocks = 0;               // of `accumulators`
+  float min = 0, max = 0;
+  Operand operand_kind = kFloats;
+  int32_t operand = 0;  // which of BoundEpilogue::operands
+};
+
+// The epilogue of docs/format.md for one call. Pixel p of the call writes row p of the outputs.
+struct BoundEpilogue {
+  static constexpr int kMostOperands = 16;
+
+  EpilogueKind kind = EpilogueKind::kSteps;
+  const int32_t* threshold = nullptr;  // set: bits out, and no step applies
+  const float* scale = nullptr;        // of the fma that comes first, or null
+  const float* bias = nullptr;
+  const float* shifts[7] = {};  // of kShifted: scale and bias, slope, scale and bias, scale and bias
+  const BoundStep* steps = nullptr;
+  int32_t count = 0;         // of the steps
+  int32_t floats_after = 0;  // so many of them; the others are for the bits alone
+  int32_t channels = 0;      // of the outputs
+  int32_t pitch = 0;         // floats from one pixel to the next: the channels, or more or less
+  size_t pixels = 1;         // of an image, for kVector
+  const void* operands[kMostOperands] = {};
+  float* floats = nullptr;   // [pixels, channels], `pitch` apart, or null
+  uint64_t* bits = nullptr;  // [pixels, words], or null
 };
 
 // The part of a convolution that one call computes, and where its windows are.
@@ -54,7 +81,7 @@ struct BinaryConv {
   const int32_t* row = nullptr;       // [pixels] offset of the row of a pixel in `base`; null: all zero
   const char* ahead = nullptr;        // what a later layer reads: fetched meanwhile
   size_t ahead_bytes = 0;
-  Finish finish;
+  BoundEpilogue epilogue;
 };
 
 // Parity is linear: over the words w0, w1, ... of a group the bit sums of (a xor w) modulo 2 are (a0 ^ a1 ^ ...) xor
@@ -82,7 +109,7 @@ struct ImageConv {
   const int8_t* weights = nullptr;  // [block][step][16][4]
   const int32_t* base = nullptr;
   const int32_t* row = nullptr;
-  Finish finish;
+  BoundEpilogue epilogue;
 };
 
 struct ImageKernel {
@@ -99,7 +126,7 @@ struct FloatConv {
   int32_t steps = 0, run = 0;  // each step is `run` consecutive floats
   int32_t side = 1;
   const float* weights = nullptr;
-  Finish finish;
+  BoundEpilogue epilogue;
 };
 
 // The same for one pixel: a matrix times a vector, of which only the elements that are not zero are listed, half of
@@ -113,7 +140,7 @@ struct FloatStream {
   int32_t block_begin = 0, block_end = 0, blocks = 0;  // multiples of 4
   const float* weights = nullptr;                      // [rows][blocks][16]
   float* sums = nullptr;                               // [blocks][16]
-  Finish finish;
+  BoundEpilogue epilogue;
 };
 
 struct FloatKernel {
@@ -139,11 +166,11 @@ struct StemConv {
   int32_t tile = 4;                  // outputs along each axis, and
   int32_t points = 0;                // points: 4 and 6, 4 and 7, or 5 and 7
   int32_t out_h = 0, out_w = 0, tiles_w = 0;
-  int32_t first_row = 0;  // of the outputs, that `finish` begins with
+  int32_t first_row = 0;  // of the outputs, that `epilogue` begins with
   int32_t tile_begin = 0, tile_end = 0;
   int32_t block_begin = 0, block_end = 0;  // a strip's call without the first block follows one with it
   float* scratch = nullptr;
-  Finish finish;
+  BoundEpilogue epilogue;
 
   static size_t scratch_floats(int32_t tile, int32_t points, int32_t lanes) {
     return size_t(kStrip) * size_t(points) * size_t(points * lanes + tile * kBlock);
@@ -188,7 +215,7 @@ struct RowKernels {
   void (*layer_norm)(const Rows&);
   void (*softmax)(const Rows&);
   // The epilogue alone: rows of floats, or of bits as ±1 (`from_bits`), of pixels [begin, end).
-  void (*elementwise)(const void* input, bool from_bits, size_t begin, size_t end, const Finish&);
+  void (*elementwise)(const void* input, bool from_bits, size_t begin, size_t end, const BoundEpilogue&);
 };
 
 // One row of the table in table.cpp. The scalar set has no kernels: its nodes run by the reference.

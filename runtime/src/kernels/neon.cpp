@@ -2,9 +2,8 @@
 #include "kernels/kernels.h"
 #include "kernels/vector_neon.h"
 //
+#include "kernels/epilogue.inl"
 #include "kernels/fetch.inl"
-#include "kernels/finish.inl"
-#include "kernels/functions.inl"
 
 namespace bitedge {
 namespace {

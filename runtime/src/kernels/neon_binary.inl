@@ -1,4 +1,4 @@
-// Binary convolution on NEON. Included by neon.cpp and neondot.cpp, after finish.inl. The file defines a type `Tally`,
+// Binary convolution on NEON. Included by neon.cpp and neondot.cpp, after epilogue.inl. The file defines a type `Tally`,
 // the population counts of two channels as they grow, with clear(), add(ones, twos) for counts of bytes of weight one
 // and two, add(ones), flush() every kTallies calls, and `uint64x2_t total()`.
 //
@@ -78,16 +78,16 @@ inline void count_part(const BinaryConv& c, const uint64_t* const (&in)[kPixels]
   }
 }
 
-template <int kPixels, bool kGroups, Ending kEnding>
+template <int kPixels, bool kGroups, EpilogueKind kKind>
 void neon_tile(const BinaryConv& c, int32_t pixel, int32_t block);
 
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline void words_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
-  neon_tile<kPixels, false, kEnding>(c, pixel, block);
+  neon_tile<kPixels, false, kKind>(c, pixel, block);
 }
-template <int kPixels, Ending kEnding>
+template <int kPixels, EpilogueKind kKind>
 inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
-  neon_tile<kPixels, true, kEnding>(c, pixel, block);
+  neon_tile<kPixels, true, kKind>(c, pixel, block);
   fetch.turn();
 }
 
@@ -99,7 +99,7 @@ inline void groups_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch
 namespace bitedge {
 namespace {
 
-template <int kPixels, bool kGroups, Ending kEnding>
+template <int kPixels, bool kGroups, EpilogueKind kKind>
 void neon_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   const uint64_t* in[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) in[i] = c.map + c.region.origin[pixel + i];
@@ -107,14 +107,15 @@ void neon_tile(const BinaryConv& c, int32_t pixel, int32_t block) {
   const uint64_t* w = c.weights + size_t(block) * block_words(c, kGroups ? kGroupWords : 1);
   constexpr int kPairs = kGroups ? kGroupsPairs : kWordsPairs;
   for (int part = 0; part < kBlock / 2 / kPairs; part++) count_part<kPixels, kPairs, kGroups>(c, in, w, part, counts);
-  const Counts<kPixels, kEnding> out(c, pixel, block);
+  Counts<kPixels, kKind> out(c, pixel, block);
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) out.put(i, i_load(counts[i]));
+  out.done();
 }
 
 // One pixel: memory is the limit.
 void stream(const BinaryConv& c) {
   for (int32_t block = c.region.block_begin; block < c.region.block_end; block++) {
-    words_tile<1, Ending::kAny>(c, c.region.pixel_begin, block);
+    words_tile<1, EpilogueKind::kSteps>(c, c.region.pixel_begin, block);
   }
 }
 

@@ -1,11 +1,7 @@
 // The operators without weights, sixteen channels at a time, in exactly the order of scalar.cpp. Included by the file
-// of each instruction set, after its vector header, functions.inl and finish.inl.
+// of each instruction set, after its vector header and epilogue.inl.
 namespace bitedge {
 namespace {
-
-inline F32x16 load_up_to(const float* p, int n) { return n >= kBlock ? f_load(p) : f_load(p, n); }
-
-inline void store_up_to(float* p, F32x16 x, int n) { n >= kBlock ? f_store(p, x) : f_store(p, x, n); }
 
 // The taps of one output pixel that lie inside the image, along one axis.
 struct Span {
@@ -211,7 +207,7 @@ void softmax(const Rows& r) {
 
 // Signs of whole blocks of floats, after a scale if there is one.
 template <bool kScaled>
-void signs(const float* input, size_t begin, size_t end, const Finish& f) {
+void signs(const float* input, size_t begin, size_t end, const BoundEpilogue& f) {
   const size_t channels = size_t(f.channels), words = words_of(f) * (64 / kBlock);
   const float* in = input + begin * channels;
   Bits16* out = reinterpret_cast<Bits16*>(f.bits) + begin * words;
@@ -224,20 +220,24 @@ void signs(const float* input, size_t begin, size_t end, const Finish& f) {
   }
 }
 
-void elementwise(const void* input, bool from_bits, size_t begin, size_t end, const Finish& f) {
-  if (!from_bits && f.bits && !f.floats && f.residual_kind == Finish::kNone && f.activation == Finish::kLinear &&
-      f.channels % kBlock == 0) {
+void elementwise(const void* input, bool from_bits, size_t begin, size_t end, const BoundEpilogue& f) {
+  if (!from_bits && f.kind == EpilogueKind::kSign) {
     const float* in = static_cast<const float*>(input);
     return f.scale ? signs<true>(in, begin, end, f) : signs<false>(in, begin, end, f);
   }
-  for (size_t pixel = begin; pixel < end; pixel++) {
+  constexpr int kPixels = 8;  // that go through the steps together
+  for (size_t pixel = begin; pixel < end; pixel += kPixels) {
+    const int pixels = end - pixel < kPixels ? int(end - pixel) : kPixels;
     for (int c = 0; c < f.channels; c += kBlock) {
-      const int n = f.channels - c < kBlock ? f.channels - c : kBlock;
-      const uint64_t* row = static_cast<const uint64_t*>(input) + pixel * words_of(f);
-      const F32x16 x = from_bits
-                        ? plus_minus_one(reinterpret_cast<const Bits16*>(row)[c / kBlock])
-                        : load_up_to(static_cast<const float*>(input) + pixel * size_t(f.channels) + size_t(c), n);
-      finish_any(f, pixel, c, n, x);
+      F32x16 y[kPixels];
+      for (int i = 0; i < pixels; i++) {
+        const size_t at = pixel + size_t(i);
+        const uint64_t* row = static_cast<const uint64_t*>(input) + at * words_of(f);
+        y[i] = from_bits ? plus_minus_one(reinterpret_cast<const Bits16*>(row)[c / kBlock])
+                         : load_up_to(static_cast<const float*>(input) + at * size_t(f.channels) + size_t(c),
+                                      f.channels - c);
+      }
+      run_steps(f, pixel, c, y, pixels);
     }
   }
 }

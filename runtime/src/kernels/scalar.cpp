@@ -90,6 +90,7 @@ class Finish {
       }
     }
     if (epilogue_.emit_float) first_.floats()[pixel * size_t(first_.shape.channels) + c] = y;
+    for (const EpilogueStep& step : epilogue_.steps_to_bits) y = apply(step, c, y);
     if (epilogue_.emit_bits) second_.put_bit(pixel, c, y < 0);
   }
 

@@ -1,5 +1,5 @@
 // Convolution of an image with float weights by Winograd's method: four by four outputs at a time, or five by five.
-// Included by the file of each instruction set, after finish.inl. The file defines kStemSums, how many sums of sixteen
+// Included by the file of each instruction set, after epilogue.inl. The file defines kStemSums, how many sums of sixteen
 // lanes it keeps in registers.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
@@ -152,11 +152,8 @@ void multiply_tiles(const StemConv& c, bool last, int32_t tiles, const float* v,
   if (tiles > 0) multiply_rest<kPoints, kOut, kTiles>(c, last, tiles, v, u, ahead, half);
 }
 
-// Which part of the epilogue is left: none but the bias, ReLU, or any.
-enum class StemEnding { kLinear, kRelu, kAny };
-
 // From half-way, [rows of points][kOut columns], to the pixels of one tile and block.
-template <int kPoints, int kOut, StemEnding kEnding>
+template <int kPoints, int kOut, EpilogueKind kKind>
 inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, const float* half) {
   const int32_t top = tile / c.tiles_w * kOut, left = tile % c.tiles_w * kOut;
   const int32_t rows = c.out_h - top < kOut ? c.out_h - top : kOut,
@@ -164,8 +161,7 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
   const size_t width = size_t(c.out_w), first = size_t(top - c.first_row) * width + size_t(left);
   const int32_t* row = c.row + size_t(top) * width + size_t(left);
   const float* bias = c.bias + block * kBlock;
-  const Tail<Ending::kAny> tail(c.finish, first, block * kBlock);
-  float* floats = c.finish.floats + first * size_t(c.finish.pitch) + size_t(block) * kBlock;
+  float* floats = c.epilogue.floats + first * size_t(c.epilogue.pitch) + size_t(block) * kBlock;
   for (int j = 0; j < columns; j++) {
     F32x16 d[kPoints], out[kOut];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = f_load(half + (i * kOut + j) * kBlock);
@@ -173,19 +169,19 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
     BITEDGE_UNROLL for (int i = 0; i < kOut; i++) {
       if (i >= rows) break;
       const size_t pixel = size_t(i) * width + size_t(j);
-      const F32x16 y = f_add(out[i], f_load(bias + row[pixel]));
-      if (kEnding == StemEnding::kAny) {
-        tail.put(pixel, y);
+      F32x16 y = f_add(out[i], f_load(bias + row[pixel]));
+      if (kKind == EpilogueKind::kSteps) {
+        run_steps(c.epilogue, first + pixel, block * kBlock, &y, 1);
       } else {
-        f_store(floats + pixel * size_t(c.finish.pitch),
-                kEnding == StemEnding::kRelu ? f_greater_of(f_zero(), y) : y);
+        f_store(floats + pixel * size_t(c.epilogue.pitch),
+                kKind == EpilogueKind::kRelu ? f_greater_of(f_zero(), y) : y);
       }
     }
   }
 }
 
 // Block by block, so that what is half-way stays in the cache.
-template <int kPoints, int kOut, StemEnding kEnding>
+template <int kPoints, int kOut, EpilogueKind kKind>
 void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* half) {
   const size_t tile_floats = size_t(kPoints) * size_t(c.lanes), pitch = size_t(StemConv::kStrip) * tile_floats;
   const bool transformed = c.block_begin > 0 && c.tile_end - c.tile_begin <= StemConv::kStrip;
@@ -201,18 +197,17 @@ void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float*
                                     half + row * kOut * kBlock);
     }
     for (int32_t i = 0; i < tiles; i++) {
-      transform_outputs<kPoints, kOut, kEnding>(c, tile + i, block, half + i * kPoints * kOut * kBlock);
+      transform_outputs<kPoints, kOut, kKind>(c, tile + i, block, half + i * kPoints * kOut * kBlock);
     }
   }
 }
 
 template <int kPoints, int kOut>
 void stem_conv(const StemConv& c) {
-  const Finish& f = c.finish;
-  const bool floats = f.floats && !f.bits && !f.scale && f.residual_kind == Finish::kNone && f.channels % kBlock == 0;
-  const auto strip = !floats || f.activation == Finish::kPrelu ? stem_strip<kPoints, kOut, StemEnding::kAny>
-                     : f.activation == Finish::kRelu           ? stem_strip<kPoints, kOut, StemEnding::kRelu>
-                                                               : stem_strip<kPoints, kOut, StemEnding::kLinear>;
+  // The weights carry the fma that came first; what is left is nothing, a ReLU, or anything.
+  const auto strip = c.epilogue.kind == EpilogueKind::kPlain  ? stem_strip<kPoints, kOut, EpilogueKind::kPlain>
+                     : c.epilogue.kind == EpilogueKind::kRelu ? stem_strip<kPoints, kOut, EpilogueKind::kRelu>
+                                                              : stem_strip<kPoints, kOut, EpilogueKind::kSteps>;
   float* half = c.scratch + size_t(kPoints * kPoints) * StemConv::kStrip * size_t(c.lanes);
   for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += StemConv::kStrip) {
     strip(c, tile, c.tile_end - tile < StemConv::kStrip ? c.tile_end - tile : StemConv::kStrip, c.scratch, half);

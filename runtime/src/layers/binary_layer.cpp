@@ -6,7 +6,7 @@
 #include "base/threads.h"
 #include "kernels/kernels.h"
 #include "layers/binary_map.h"
-#include "layers/ending.h"
+#include "layers/epilogue.h"
 #include "layers/geometry.h"
 #include "layers/half_word_map.h"
 #include "layers/regions.h"
@@ -31,7 +31,7 @@ class BinaryLayer final : public Layer {
         kernel_(kernel),
         geometry_(geometry),
         map_(geometry, grouping, node.pad_value),
-        ending_(graph, node),
+        epilogue_(graph, node),
         groups_(size_t(node.window.groups)),
         blocks_(in_blocks(size_t(geometry.out.channels) / groups_)),
         origins_(geometry.origins(map_.unit())) {
@@ -58,7 +58,7 @@ class BinaryLayer final : public Layer {
   bool owns_weights() const override { return true; }
 
   void run(const Call& call, Pool& pool) const override {
-    ending_.clear_tails(call);
+    epilogue_.clear_tails(call);
     const Word* map = static_cast<const Word*>(call.inputs[0]);
     if (!map_.is_input()) {
       map = static_cast<const Word*>(call.scratch);
@@ -66,7 +66,7 @@ class BinaryLayer final : public Layer {
     }
     for (size_t image = 0; image < call.images; image += geometry_.merged()) {
       const size_t images = std::min(geometry_.merged(), call.images - image);
-      convolve(map + image * map_.image_words(), images * geometry_.out.pixels(), ending_.bind(call, image),
+      convolve(map + image * map_.image_words(), images * geometry_.out.pixels(), epilogue_.bind(call, image),
                image ? Ahead() : call.ahead, pool);
     }
   }
@@ -177,7 +177,7 @@ class BinaryLayer final : public Layer {
     });
   }
 
-  void convolve(const Word* map, size_t pixels, const Finish& finish, const Ahead& ahead, Pool& pool) const {
+  void convolve(const Word* map, size_t pixels, const BoundEpilogue& epilogue, const Ahead& ahead, Pool& pool) const {
     BinaryConv conv;
     conv.region.origin = origins_.data();
     conv.region.step = steps_.data();
@@ -187,7 +187,7 @@ class BinaryLayer final : public Layer {
     conv.weights = reinterpret_cast<const uint64_t*>(weights_.data());
     conv.base = base_.data();
     conv.row = rows_.empty() ? nullptr : rows_.data();
-    conv.finish = finish;
+    conv.epilogue = epilogue;
     const Regions regions(pool.size(), {pixels, blocks_, blocks_ * block_words() * sizeof(Word)});
     pool.each(groups_ * regions.count(), [&](size_t i) {
       BinaryConv part = conv;
@@ -207,7 +207,7 @@ class BinaryLayer final : public Layer {
   const BinaryKernel& kernel_;
   Geometry geometry_;
   Map map_;
-  EndingPlan ending_;
+  EpilogueBinder epilogue_;
   size_t groups_, blocks_;  // of channels; blocks of output channels in each
   std::vector<int32_t> origins_, steps_, rows_;
   std::vector<Step> order_;
@@ -219,7 +219,7 @@ class BinaryLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<const Layer> make_binary_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
-  if (!kernels.binary || !EndingPlan::covers(graph, node)) return nullptr;
+  if (!kernels.binary) return nullptr;
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   const size_t groups = size_t(node.window.groups), words = (size_t(in.channels) / groups + 63) / 64;

@@ -7,7 +7,7 @@
 #include "base/threads.h"
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
-#include "layers/ending.h"
+#include "layers/epilogue.h"
 #include "layers/geometry.h"
 #include "layers/padded_map.h"
 #include "layers/regions.h"
@@ -24,7 +24,7 @@ class FloatLayer final : public Layer {
       : Layer(std::string(kernels.name) + " conv2d " + kernels.conv->tile),
         kernel_(*kernels.conv),
         geometry_(geometry),
-        ending_(graph, node),
+        epilogue_(graph, node),
         groups_(size_t(node.window.groups)),
         blocks_((size_t(geometry.out.channels) / groups_ + kBlock - 1) / kBlock),
         dense_(geometry.out.pixels() == 1 && groups_ == 1),
@@ -43,7 +43,7 @@ class FloatLayer final : public Layer {
   bool owns_weights() const override { return true; }
 
   void run(const Call& call, Pool& pool) const override {
-    ending_.clear_tails(call);
+    epilogue_.clear_tails(call);
     const float* map = static_cast<const float*>(call.inputs[0]);
     if (geometry_.padded) {
       map = static_cast<const float*>(call.scratch);
@@ -51,12 +51,12 @@ class FloatLayer final : public Layer {
     }
     for (size_t image = 0; image < call.images; image += geometry_.merged()) {
       const size_t images = std::min(geometry_.merged(), call.images - image);
-      const Finish finish = ending_.bind(call, image);
+      const BoundEpilogue epilogue = epilogue_.bind(call, image);
       if (dense_ && images == 1) {
         void* scratch = static_cast<unsigned char*>(call.scratch) + map_bytes(call.images);
-        stream(map + image * map_floats(), finish, static_cast<float*>(scratch), pool);
+        stream(map + image * map_floats(), epilogue, static_cast<float*>(scratch), pool);
       } else {
-        convolve(map + image * map_floats(), images * geometry_.out.pixels(), finish, pool);
+        convolve(map + image * map_floats(), images * geometry_.out.pixels(), epilogue, pool);
       }
     }
   }
@@ -108,7 +108,7 @@ class FloatLayer final : public Layer {
   }
 
   // One image through a dense layer.
-  void stream(const float* map, const Finish& finish, float* scratch, Pool& pool) const {
+  void stream(const float* map, const BoundEpilogue& epilogue, float* scratch, Pool& pool) const {
     float* values = scratch + side_ * kBlock;
     int32_t* rows = reinterpret_cast<int32_t*>(values + depth_);
     FloatStream whole;
@@ -126,7 +126,7 @@ class FloatLayer final : public Layer {
     whole.blocks = int32_t(side_);
     whole.weights = weights_.data();
     whole.sums = scratch;
-    whole.finish = finish;
+    whole.epilogue = epilogue;
     const size_t tiles = side_ / kTileBlocks, parts = std::min(tiles, size_t(pool.size()));
     pool.each(parts, [&](size_t i) {
       FloatStream part = whole;
@@ -136,7 +136,7 @@ class FloatLayer final : public Layer {
     });
   }
 
-  void convolve(const float* map, size_t pixels, const Finish& finish, Pool& pool) const {
+  void convolve(const float* map, size_t pixels, const BoundEpilogue& epilogue, Pool& pool) const {
     FloatConv conv;
     conv.region.origin = origins_.data();
     conv.region.step = steps_.data();
@@ -145,7 +145,7 @@ class FloatLayer final : public Layer {
     conv.run = run_;
     conv.side = int32_t(side_);
     conv.weights = weights_.data();
-    conv.finish = finish;
+    conv.epilogue = epilogue;
     const size_t bytes = blocks_ * depth_ * kBlock * sizeof(float);
     const Regions regions(pool.size(), {pixels, blocks_, bytes, kTilePixels, kTileBlocks});
     pool.each(groups_ * regions.count(), [&](size_t i) {
@@ -161,7 +161,7 @@ class FloatLayer final : public Layer {
 
   const FloatKernel& kernel_;
   Geometry geometry_;
-  EndingPlan ending_;
+  EpilogueBinder epilogue_;
   size_t groups_, blocks_;  // of channels; blocks of output channels in each
   bool dense_;              // one output pixel
   size_t side_;             // blocks whose weights lie side by side: all, in whole tiles, or 1
@@ -174,7 +174,7 @@ class FloatLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<const Layer> make_float_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
-  if (!kernels.conv || !EndingPlan::covers(graph, node)) return nullptr;
+  if (!kernels.conv) return nullptr;
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   const size_t groups = size_t(node.window.groups);

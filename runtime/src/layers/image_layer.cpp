@@ -6,7 +6,7 @@
 #include "base/aligned.h"
 #include "base/threads.h"
 #include "kernels/kernels.h"
-#include "layers/ending.h"
+#include "layers/epilogue.h"
 #include "layers/geometry.h"
 #include "layers/padded_map.h"
 #include "layers/regions.h"
@@ -22,7 +22,7 @@ class ImageLayer final : public Layer {
       : Layer(std::string(kernels.name) + " image_conv2d " + kernels.image->tile),
         kernel_(*kernels.image),
         geometry_(geometry),
-        ending_(graph, node),
+        epilogue_(graph, node),
         blocks_((size_t(geometry.out.channels) + kBlock - 1) / kBlock),
         origins_(geometry.origins(size_t(geometry.in.channels))) {
     pack(node);
@@ -34,12 +34,12 @@ class ImageLayer final : public Layer {
   bool owns_weights() const override { return true; }
 
   void run(const Call& call, Pool& pool) const override {
-    ending_.clear_tails(call);
+    epilogue_.clear_tails(call);
     prepare(call, pool);
     for (size_t image = 0; image < call.images; image += geometry_.merged()) {
       const size_t images = std::min(geometry_.merged(), call.images - image);
       convolve(static_cast<const uint8_t*>(call.scratch) + image * map_bytes(), images * geometry_.out.pixels(),
-               ending_.bind(call, image), pool);
+               epilogue_.bind(call, image), pool);
     }
   }
 
@@ -108,7 +108,7 @@ class ImageLayer final : public Layer {
     std::memset(static_cast<uint8_t*>(call.scratch) + call.images * map_bytes(), 0, kOverread);
   }
 
-  void convolve(const uint8_t* map, size_t pixels, const Finish& finish, Pool& pool) const {
+  void convolve(const uint8_t* map, size_t pixels, const BoundEpilogue& epilogue, Pool& pool) const {
     ImageConv conv;
     conv.region.origin = origins_.data();
     conv.region.step = steps_.data();
@@ -117,7 +117,7 @@ class ImageLayer final : public Layer {
     conv.weights = weights_.data();
     conv.base = base_.data();
     conv.row = rows_.empty() ? nullptr : rows_.data();
-    conv.finish = finish;
+    conv.epilogue = epilogue;
     const Regions regions(pool.size(), {pixels, blocks_, weights_.size()});
     pool.each(regions.count(), [&](size_t i) {
       ImageConv part = conv;
@@ -128,7 +128,7 @@ class ImageLayer final : public Layer {
 
   const ImageKernel& kernel_;
   Geometry geometry_;
-  EndingPlan ending_;
+  EpilogueBinder epilogue_;
   size_t blocks_;
   std::vector<int32_t> origins_, steps_, rows_;
   Aligned<int8_t> weights_;
@@ -138,7 +138,7 @@ class ImageLayer final : public Layer {
 }  // namespace
 
 std::unique_ptr<const Layer> make_image_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
-  if (!kernels.image || node.window.groups != 1 || !EndingPlan::covers(graph, node)) return nullptr;
+  if (!kernels.image || node.window.groups != 1) return nullptr;
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   if (!geometry.fits(size_t(in.channels))) return nullptr;

@@ -9,6 +9,7 @@
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
 #include "layers/binary_layer.h"
+#include "layers/channel_layer.h"
 #include "layers/float_layer.h"
 #include "layers/image_layer.h"
 #include "layers/row_layer.h"
@@ -82,9 +83,9 @@ constexpr Operator kOperators[] = {
     {Op::kAvgPool2d, "avg_pool2d", 1, 1, 1, infer::avg_pool2d, make_row_layer, scalar::avg_pool2d, avg_pool},
     {Op::kLayerNorm, "layer_norm", 1, 1, 1, infer::layer_norm, make_row_layer, scalar::layer_norm, nullptr},
     {Op::kSoftmax, "softmax", 1, 1, 1, infer::softmax, make_row_layer, scalar::softmax, nullptr},
-    {Op::kConcat, "concat", 2, 2, kAny, infer::concat, by_reference, scalar::concat, nullptr},
-    {Op::kGatherChannels, "gather_channels", 2, 1, 1, infer::gather_channels, by_reference, scalar::gather_channels,
-     nullptr},
+    {Op::kConcat, "concat", 2, 2, kAny, infer::concat, make_concat_layer, scalar::concat, nullptr},
+    {Op::kGatherChannels, "gather_channels", 2, 1, 1, infer::gather_channels, make_gather_layer,
+     scalar::gather_channels, nullptr},
     {Op::kGroupNorm, "group_norm", 2, 1, 1, infer::group_norm, by_reference, scalar::group_norm, groups},
     {Op::kAdaptiveAvgPool2d, "adaptive_avg_pool2d", 2, 1, 1, infer::adaptive_avg_pool2d, by_reference,
      scalar::adaptive_avg_pool2d, nullptr},

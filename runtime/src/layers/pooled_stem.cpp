@@ -50,7 +50,7 @@ class PooledStem final : public Layer {
     for (size_t image = 0; image < call.images; image++) {
       stem_.prepare(static_cast<const uint8_t*>(call.inputs[0]) + image * stem_.geometry().in.elements(), map, threads);
       work.pooled = static_cast<float*>(call.outputs[0]) + image * out_.elements();
-      if (sign_) work.finish = sign_->bind(tail, image);
+      if (sign_) work.epilogue = sign_->bind(tail, image);
       threads.each_on(size_t(work.bands), [&](size_t i, int thread) {
         band(work, int32_t(i), work.scratch + size_t(thread) * thread_floats());
       });
@@ -70,7 +70,7 @@ class PooledStem final : public Layer {
   struct Work {
     const uint8_t* map = nullptr;
     float *scratch = nullptr, *seams = nullptr, *pooled = nullptr;
-    Finish finish;
+    BoundEpilogue epilogue;
     int32_t bands = 1;
   };
 
@@ -138,13 +138,13 @@ class PooledStem final : public Layer {
   }
 
   // The convolution's epilogue, into rows of one block.
-  Finish into(float* rows, size_t block) const {
+  BoundEpilogue into(float* rows, size_t block) const {
     void* const floats = rows - block * kBlock;  // within the scratch, which begins long before
     Call call;
     call.outputs = &floats;
-    Finish finish = stem_.ending().bind(call, 0);
-    finish.pitch = kBlock;
-    return finish;
+    BoundEpilogue epilogue = stem_.epilogue().bind(call, 0);
+    epilogue.pitch = kBlock;
+    return epilogue;
   }
 
   // Rows [begin, end) of band i, as far as they lie next to a seam.
@@ -183,7 +183,7 @@ class PooledStem final : public Layer {
   void sign(const Work& work, int32_t begin, int32_t end) const {
     const size_t width = size_t(out_.width);
     if (sign_ && begin < end) {
-      kernels_.elementwise(work.pooled, false, size_t(begin) * width, size_t(end) * width, work.finish);
+      kernels_.elementwise(work.pooled, false, size_t(begin) * width, size_t(end) * width, work.epilogue);
     }
   }
 
@@ -195,7 +195,7 @@ class PooledStem final : public Layer {
   int32_t conv_rows_, tile_rows_, tiles_in_row_;  // of the convolution, that windows see
   int32_t together_;                              // rows of tiles at a time
   size_t width_;                                  // floats in a row of one block
-  std::optional<EndingPlan> sign_;
+  std::optional<EpilogueBinder> sign_;
 };
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "base/threads.h"
 #include "kernels/kernels.h"
-#include "layers/ending.h"
+#include "layers/epilogue.h"
 #include "layers/pool_window.h"
 
 namespace bitedge {
@@ -95,24 +95,24 @@ class ElementwiseLayer final : public Layer {
         kernel_(kernels.rows->elementwise),
         from_bits_(graph.values[size_t(node.inputs[0])].kind == Kind::kBits),
         pixels_(graph.values[size_t(node.inputs[0])].shape.pixels()),
-        ending_(graph, node) {}
+        epilogue_(graph, node) {}
 
   size_t scratch_bytes(size_t, int) const override { return 0; }
 
   void run(const Call& call, Pool& pool) const override {
-    ending_.clear_tails(call);
+    epilogue_.clear_tails(call);
     const size_t pixels = call.images * pixels_, parts = parts_of(pool, pixels);
-    const Finish finish = ending_.bind(call, 0);
+    const BoundEpilogue epilogue = epilogue_.bind(call, 0);
     pool.each(parts, [&](size_t part) {
-      kernel_(call.inputs[0], from_bits_, pixels * part / parts, pixels * (part + 1) / parts, finish);
+      kernel_(call.inputs[0], from_bits_, pixels * part / parts, pixels * (part + 1) / parts, epilogue);
     });
   }
 
  private:
-  void (*kernel_)(const void*, bool, size_t, size_t, const Finish&);
+  void (*kernel_)(const void*, bool, size_t, size_t, const BoundEpilogue&);
   bool from_bits_;
   size_t pixels_;
-  EndingPlan ending_;
+  EpilogueBinder epilogue_;
 };
 
 }  // namespace
@@ -131,7 +131,6 @@ std::unique_ptr<const Layer> make_row_layer(const Graph& graph, const Node& node
     case Op::kSoftmax:
       return std::make_unique<RowLayer>(graph, node, kernels, "softmax", kernels.rows->softmax);
     default:
-      if (!EndingPlan::covers(graph, node)) return nullptr;
       return std::make_unique<ElementwiseLayer>(graph, node, kernels);
   }
 }

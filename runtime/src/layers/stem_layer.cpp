@@ -8,7 +8,7 @@
 #include "base/threads.h"
 #include "kernels/kernels.h"
 #include "kernels/scalar.h"
-#include "layers/ending.h"
+#include "layers/epilogue.h"
 #include "layers/geometry.h"
 
 namespace bitedge {
@@ -76,7 +76,7 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
     : Layer(std::string(kernels.name) + " conv2d " + kernels.stem->tile),
       kernel_(*kernels.stem),
       geometry_(geometry),
-      ending_(graph, conv),
+      epilogue_(graph, conv, EpilogueBinder::Leading::kFolded),
       plain_(conv.inputs.size() == 1 && !conv.epilogue.emit_bits),
       stride_(geometry.window.stride_h),
       taps_((geometry.window.kernel_h + stride_ - 1) / stride_),
@@ -90,7 +90,6 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
       lanes_((depth_ + kBlock - 1) / kBlock * kBlock),
       blocks_((geometry.out.channels + kBlock - 1) / kBlock),
       whole_phases_(geometry.window.kernel_h - (taps_ - 1) * stride_) {
-  ending_.drop_scale();
   order_depth();
   choose_centers(normalize);
   pack(normalize, conv);
@@ -233,7 +232,7 @@ void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
 }
 
 void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, const Blocks& blocks, int32_t first_row,
-                         const Finish& finish, float* scratch) const {
+                         const BoundEpilogue& epilogue, float* scratch) const {
   StemConv conv;
   conv.map = map;
   conv.map_w = map_w_;
@@ -258,23 +257,23 @@ void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, const Blocks& b
   conv.tile_begin = tiles.begin;
   conv.tile_end = tiles.end;
   conv.scratch = scratch;
-  conv.finish = finish;
+  conv.epilogue = epilogue;
   kernel_.run(conv);
 }
 
 void StemLayer::run(const Call& call, Pool& pool) const {
-  ending_.clear_tails(call);
+  epilogue_.clear_tails(call);
   uint8_t* map = static_cast<uint8_t*>(call.scratch);
   float* scratch = reinterpret_cast<float*>(map + map_bytes());
   const size_t total = size_t(tiles_h_) * size_t(tiles_w_), strips = (total + StemConv::kStrip - 1) / StemConv::kStrip;
   const size_t parts = pool.size() == 1 ? 1 : std::min(strips, size_t(pool.size()) * 8);
   for (size_t image = 0; image < call.images; image++) {
     prepare(static_cast<const uint8_t*>(call.inputs[0]) + image * geometry_.in.elements(), map, pool);
-    const Finish finish = ending_.bind(call, image);
+    const BoundEpilogue epilogue = epilogue_.bind(call, image);
     pool.each_on(parts, [&](size_t part, int thread) {
       const size_t begin = strips * part / parts * StemConv::kStrip,
                    end = std::min(total, strips * (part + 1) / parts * StemConv::kStrip);
-      convolve(map, {int32_t(begin), int32_t(end), tiles_w_}, {0, blocks_}, 0, finish,
+      convolve(map, {int32_t(begin), int32_t(end), tiles_w_}, {0, blocks_}, 0, epilogue,
                scratch + size_t(thread) * thread_floats());
     });
   }
@@ -284,7 +283,7 @@ std::unique_ptr<const StemLayer> make_stem_layer(const Graph& graph, const Node&
                                                  const KernelSet& kernels) {
   const Window& w = conv.window;
   const bool square = w.kernel_h == w.kernel_w && w.stride_h == w.stride_w && w.dilation_h == 1 && w.dilation_w == 1;
-  if (!kernels.stem || !EndingPlan::covers(graph, conv) || !square || w.groups != 1 || w.kernel_h < 5) return nullptr;
+  if (!kernels.stem || !square || w.groups != 1 || w.kernel_h < 5) return nullptr;
   const int32_t taps = (w.kernel_h + w.stride_h - 1) / w.stride_h;
   const Shape& in = graph.values[size_t(conv.inputs[0])].shape;
   const Geometry geometry(w, in, graph.values[size_t(conv.outputs[0])].shape);

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "base/aligned.h"
-#include "layers/ending.h"
+#include "layers/epilogue.h"
 #include "layers/geometry.h"
 #include "layers/layer.h"
 
@@ -25,7 +25,7 @@ class StemLayer final : public Layer {
 
   // The parts of run(), for a layer that goes on with the rows while they are in the cache.
   const Geometry& geometry() const { return geometry_; }
-  const EndingPlan& ending() const { return ending_; }
+  const EpilogueBinder& epilogue() const { return epilogue_; }
   bool plain() const { return plain_; }   // floats out, and no residual
   int32_t tile() const { return tile_; }  // rows and columns of the output that come together
   size_t map_bytes() const;
@@ -41,9 +41,9 @@ class StemLayer final : public Layer {
     int32_t begin, end;
   };
   int32_t blocks() const { return blocks_; }
-  // Row `first_row` of the output is the first that `finish` has room for.
-  void convolve(const uint8_t* map, const Tiles& tiles, const Blocks& blocks, int32_t first_row, const Finish& finish,
-                float* scratch) const;
+  // Row `first_row` of the output is the first that `epilogue` has room for.
+  void convolve(const uint8_t* map, const Tiles& tiles, const Blocks& blocks, int32_t first_row,
+                const BoundEpilogue& epilogue, float* scratch) const;
 
  private:
   void order_depth();
@@ -54,7 +54,7 @@ class StemLayer final : public Layer {
 
   const StemKernel& kernel_;
   Geometry geometry_;
-  EndingPlan ending_;
+  EpilogueBinder epilogue_;
   bool plain_;
   int32_t stride_, taps_, tile_, points_, tiles_h_, tiles_w_, map_h_, map_w_, depth_, lanes_, blocks_;
   int32_t whole_phases_;  // along each axis, the first ones, that have all taps; others lack the last one

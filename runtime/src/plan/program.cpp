@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "graph/operators.h"
 #include "kernels/table.h"
-#include "layers/ending.h"
 #include "layers/pooled_stem.h"
 #include "layers/stem_layer.h"
 
@@ -40,12 +40,12 @@ int32_t residual(const Graph& graph, const Node& node) {
   return -1;
 }
 
-// An elementwise node without residual and with one output that reads node `n`'s output; else kNone.
+// An elementwise node without residual that makes bits and reads node `n`'s output; else kNone.
 size_t any_sign(const Graph& graph, size_t n) {
   for (const size_t r : readers(graph, graph.nodes[n].outputs[0])) {
     if (r == kNone || graph.nodes[r].op != Op::kElementwise) continue;
     if (graph.nodes[r].inputs.size() == 1 && graph.nodes[r].outputs.size() == 1 &&
-        EndingPlan::covers(graph, graph.nodes[r])) {
+        !graph.nodes[r].epilogue.emit_float) {
       return r;
     }
   }
@@ -64,20 +64,51 @@ const Layer& Program::keep(std::unique_ptr<const Layer> layer) {
 }
 
 Program::Program(const Graph& graph, const KernelSet& kernels) : graph_(graph), kernels_(kernels) {
+  names_.resize(graph.nodes.size());
   for (size_t n = 0; n < graph.nodes.size(); n++) {
     const Node& node = graph.nodes[n];
     Step step;
-    step.layer = &keep(make_layer(graph, node, kernels));
     step.node = n;
     step.inputs = node.inputs;
     step.outputs = node.outputs;
     step.in_place = residual(graph, node);
     all_.push_back(step);
-    names_.push_back(step.layer->kernel());
+    node_layers_.push_back(nullptr);
+  }
+  for (size_t n = 0; n < graph.nodes.size(); n++) {
+    if (names_[n].empty()) make_step(n);
   }
   fused_ = all_;
   fuse_stem();
+  for (std::vector<Step>* steps : {&all_, &fused_}) {
+    steps->erase(std::remove_if(steps->begin(), steps->end(), [](const Step& s) { return !s.layer; }), steps->end());
+  }
   fetch_ahead();
+}
+
+// A convolution whose floats are binarized by a node of its own makes the bits too, all in one pass: the shift in front
+// of a sign (RSign) costs no more than a step. Both values are made, so this holds with `keep_values` as well.
+void Program::make_step(size_t n) {
+  const Node& node = graph_.nodes[n];
+  const Epilogue& epilogue = node.epilogue;
+  const bool convolution = node.op == Op::kBinaryConv2d || node.op == Op::kConv2d || node.op == Op::kImageConv2d;
+  const bool stem = graph_.nodes[0].op == Op::kNormalize && node.inputs[0] == graph_.nodes[0].outputs[0];
+  const size_t sign = convolution && !stem && epilogue.emit_float && !epilogue.emit_bits ? any_sign(graph_, n) : kNone;
+  std::unique_ptr<const Layer> layer;
+  if (sign != kNone) {
+    Node both = node;
+    both.epilogue.steps_to_bits = graph_.nodes[sign].epilogue.steps;
+    both.epilogue.emit_bits = true;
+    both.outputs.push_back(graph_.nodes[sign].outputs[0]);
+    layer = operator_of(node.op).make_layer(graph_, both, kernels_);
+    if (layer) {
+      all_[n].outputs = both.outputs;
+      names_[sign] = "fused into " + graph_.values[size_t(node.outputs[0])].name;
+      node_layers_[sign] = layer.get();
+    }
+  }
+  all_[n].layer = node_layers_[n] = &keep(layer ? std::move(layer) : make_layer(graph_, node, kernels_));
+  names_[n] = all_[n].layer->kernel();
 }
 
 // Dense layers of bits wait for memory, convolutions do not: so these fetch for those, from the nearest one back to the
@@ -108,7 +139,7 @@ void Program::fuse_stem() {
   const StemLayer& stem = *made;
   keep(std::move(made));
 
-  all_[conv].layer = &stem;
+  all_[conv].layer = node_layers_[conv] = &stem;
   all_[conv].inputs[0] = graph.nodes[0].inputs[0];
   names_[conv] = stem.kernel();
   std::vector<size_t> absorbed = {0};
@@ -131,7 +162,6 @@ void Program::fuse_stem() {
     if (n != conv) names_[n] = "fused into " + graph.values[size_t(graph.nodes[conv].outputs[0])].name;
     if (n != at) fused_[n].layer = nullptr;
   }
-  fused_.erase(std::remove_if(fused_.begin(), fused_.end(), [](const Step& s) { return !s.layer; }), fused_.end());
 }
 
 }  // namespace bitedge

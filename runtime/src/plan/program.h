@@ -42,10 +42,11 @@ class Program {
   const char* node_kernel(size_t node) const { return names_[node].c_str(); }
 
   // Whether nothing reads the node's weights in the file any more.
-  bool owns_weights(size_t node) const { return all_[node].layer->owns_weights(); }
+  bool owns_weights(size_t node) const { return node_layers_[node]->owns_weights(); }
 
  private:
   Program(const Graph& graph, const KernelSet& kernels);
+  void make_step(size_t node);
   void fuse_stem();
   void fetch_ahead();
   const Layer& keep(std::unique_ptr<const Layer> layer);
@@ -53,6 +54,7 @@ class Program {
   const Graph& graph_;
   const KernelSet& kernels_;
   std::vector<std::unique_ptr<const Layer>> layers_;
+  std::vector<const Layer*> node_layers_;  // what holds a node's weights
   std::vector<Step> all_, fused_;
   std::vector<std::string> names_;
 };
