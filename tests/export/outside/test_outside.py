@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -9,8 +11,10 @@ from tests.export.forced import differences
 from tests.export.outside import blocks, general
 from torch import nn
 
+from bitedge.export import export
 from bitedge.export.capture.capture import Captured, trace
 from bitedge.export.ir import ops, reference
+from bitedge.export.verify.engines.engines import ENGINES
 
 NETWORKS = {**blocks.NETWORKS, **general.NETWORKS}
 SHAPE = (3, 10, 10)
@@ -68,6 +72,24 @@ BINARY |= {"strided slices": 2, "BiRealNet18 at 10 pixels": 16}
 def test_every_binary_layer_is_found_whoever_wrote_it(name: str) -> None:
     graph = captured(name)[1].graph
     assert sum(isinstance(node.op, ops.BinaryConv2d) for node in graph.nodes) == BINARY[name]
+
+
+def answers(name: str, folder: Path, formats: list[str]) -> dict[str, float]:
+    """Export a network and give how far each engine's answers are from torch's, relative to the largest."""
+    module = make(name)
+    report = export(module, (1, *SHAPE), folder, formats=formats)
+    assert not report.failures
+    with torch.no_grad():
+        want = module(torch.from_numpy(IMAGES.transpose(0, 3, 1, 2).copy())).numpy()
+    engines = [engine for engine in ENGINES if engine.file_name in report.sizes]
+    assert len(engines) == len(formats)
+    found = {engine.name: engine.open(folder / engine.file_name).run(IMAGES) for engine in engines}
+    return {engine: float(np.abs(got - want).max() / np.abs(want).max()) for engine, got in found.items()}
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_core_and_onnxruntime_answer_as_torch(name: str, tmp_path: Path) -> None:
+    assert max(answers(name, tmp_path, ["gguf", "onnx", "int8"]).values()) < 1e-4
 
 
 def test_there_are_enough_of_them() -> None:
