@@ -197,10 +197,11 @@ def test_residual_block_becomes_one_epilogue_with_floats_and_bits() -> None:
     same(graph, lowered)
 
 
-def test_steps_in_another_order_stay_apart() -> None:
+def test_steps_in_another_order_are_steps_of_one_epilogue() -> None:
     graph = captured(BinaryConv2d(4, 5, 1), nn.ReLU(), nn.BatchNorm2d(5), *HEAD)
     lowered = lower(graph)
-    assert names(lowered) == ["elementwise", "binary_conv2d", "elementwise", "avg_pool2d"]
+    assert names(lowered) == ["elementwise", "binary_conv2d", "avg_pool2d"]
+    assert isinstance(ops.epilogue_of(lowered.nodes[1].op), ops.Steps)
     same(graph, lowered)
 
 

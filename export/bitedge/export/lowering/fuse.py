@@ -59,8 +59,7 @@ def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
     if index > 0 and not _is_first_operand(graph, node, steps, index):
         return None
     joined = _join(producer.op, steps_of(first, len(producer.inputs)), steps)
-    old = isinstance(first, ops.Affine) and isinstance(second, ops.Affine)
-    if len(joined) > limits.STEPS or (old and isinstance(from_steps(joined, "float"), ops.Steps)):
+    if len(joined) > limits.STEPS:
         return None
     # The first operand takes the place of the producer's value if they change places: sum and product do not mind.
     others = tuple(name for position, name in enumerate(node.inputs) if position != index)

@@ -87,7 +87,7 @@ def _pick(op: ops.Op, index: Index) -> Any:
 
 
 def _into_readers(graph: Graph, node: Node) -> dict[Node, list[Node]] | None:
-    """conv(gather(x)) = conv'(x) with permuted inputs, for all readers of a permutation; signs in between move up."""
+    """conv(gather(x)) = conv'(x) with permuted inputs, for all readers of a permutation."""
     assert isinstance(node.op, ops.GatherChannels)
     index, channels = node.op.index, infer(graph)[node.inputs[0]].shape[2]
     if not np.array_equal(np.sort(index), np.arange(channels)) or node.outputs[0] == graph.output:
@@ -100,11 +100,7 @@ def _into_readers(graph: Graph, node: Node) -> dict[Node, list[Node]] | None:
     changes: dict[Node, list[Node]] = {node: []}
     for reader in graph.consumers()[node.outputs[0]]:
         op = reader.op
-        if isinstance(op, ops.Sign):
-            early = f"{reader.outputs[0]}.unpermuted"
-            moved = replace(node, inputs=(early,), outputs=reader.outputs)
-            changes[reader] = [replace(reader, inputs=node.inputs, outputs=(early,)), moved]
-        elif isinstance(op, ops.Conv2d | ops.BinaryConv2d) and op.window.groups == 1 and reader.inputs == node.outputs:
+        if isinstance(op, ops.Conv2d | ops.BinaryConv2d) and op.window.groups == 1 and reader.inputs == node.outputs:
             permuted = replace(op, weight=op.weight[..., inverse])  # type: ignore[arg-type]
             changes[reader] = [replace(reader, op=permuted, inputs=node.inputs)]
         else:
