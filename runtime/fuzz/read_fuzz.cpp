@@ -1,9 +1,14 @@
-// Fuzz target: any bytes are either refused by an Error, or make a model that can be described and run.
+// Fuzz target: any bytes are either refused by an Error, or make a model that can be described and run; and then every
+// way to run it gives the same bits: one node after the other or fused, one thread or three, image by image or as a
+// batch, with or without a limit of memory.
 //
 // The size of the input chooses the kernels. The checksum is skipped, or nothing would get past it. Networks that would
 // take long are read but not run: what is looked for here is memory errors, overflows and exceptions of other kinds.
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 #include "api/golden.h"
@@ -36,6 +41,51 @@ bool quick(const bitedge::Graph& graph) {
   return macs <= kMostMacs && elements <= kMostElements;
 }
 
+constexpr size_t kImages = 3;
+
+// The answers to the images, `batch` at a time.
+std::vector<float> answers(const bitedge::Model& model, bitedge::Context& context, const std::vector<uint8_t>& images,
+                           size_t batch) {
+  const size_t outputs = model.output().shape.elements();
+  std::vector<float> all(kImages * outputs);
+  for (size_t done = 0; done < kImages; done += batch) {
+    const size_t count = std::min(batch, kImages - done);
+    context.run(images.data() + done * model.input_bytes(), count, all.data() + done * outputs);
+  }
+  return all;
+}
+
+// The same bits; but any NaN is as good as another.
+bool same(const std::vector<float>& a, const std::vector<float>& b) {
+  for (size_t i = 0; i < a.size(); i++) {
+    if (std::memcmp(&a[i], &b[i], sizeof(float)) != 0 && !(std::isnan(a[i]) && std::isnan(b[i]))) return false;
+  }
+  return true;
+}
+
+void run_every_way(const bitedge::Model& model) {
+  std::vector<uint8_t> images;
+  for (uint64_t seed = 1; seed <= kImages; seed++) {
+    const std::vector<uint8_t> image = bitedge::golden_input(model.input(), seed);
+    images.insert(images.end(), image.begin(), image.end());
+  }
+  bitedge::Context plain(model.program(), 1, true);
+  const std::vector<float> expected = answers(model, plain, images, 1);
+  const auto expect = [&](bitedge::Context& context, size_t batch) {
+    if (!same(answers(model, context, images, batch), expected)) std::abort();
+  };
+  expect(plain, 2);  // plans anew for each batch
+  bitedge::Context fused(model.program(), 1), threads(model.program(), 3), all(model.program(), 2, true);
+  for (const size_t batch : {size_t(1), size_t(2), kImages}) expect(fused, batch);
+  for (const size_t batch : {kImages, size_t(1)}) expect(threads, batch);
+  expect(all, kImages);
+  // Just as much as one image needs: a batch is run in parts.
+  bitedge::Context single(model.program(), 1);
+  expect(single, 1);
+  bitedge::Context limited(model.program(), 1, false, {single.arena_bytes(), 0});
+  expect(limited, kImages);
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -46,12 +96,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto& kernels = bitedge::available_kernels();
     const auto model = bitedge::Model::load_memory(data, size, kernels[size % kernels.size()]->name, false);
     if (!bitedge::is_json_object(model->description())) std::abort();
-    bitedge::Context context(model->program(), 1, true);
-    std::vector<float> answer(2 * model->output().shape.elements());
-    std::vector<uint8_t> images = bitedge::golden_input(model->input(), 1);
-    const std::vector<uint8_t> second = bitedge::golden_input(model->input(), 2);
-    images.insert(images.end(), second.begin(), second.end());
-    context.run(images.data(), 2, answer.data());
+    run_every_way(*model);
     if (model->metadata().golden.count <= 4) model->check();
   } catch (const bitedge::Error&) {  // refused, as it should be; anything else is a finding
   }

@@ -54,6 +54,7 @@ inline void add_words(const HalfWord* const (&in)[kPixels], const int32_t* step,
 // per cycle, and stage after stage takes 2.6 to 2.9. m: the old bits are kept, s: the new bits, x: (x0 ^ w0), t: the
 // carries, p and a: their population counts are added.
 inline void add_four(__m512i* ones, __m512i* acc, const HalfWord* const* x, int64_t at, __m512i w0, __m512i w01) {
+  constexpr size_t kRead = 1 << 16;  // more than is read: clang wants a number
 #define BITEDGE_M(i, old) "vmovdqa64 %[ones" #i "], %%zmm" #old "\n\t"
 #define BITEDGE_S(i) "vpternlogd $0x96, 4(%[x" #i "],%[at],4)%{1to16%}, %[w01], %[ones" #i "]\n\t"
 #define BITEDGE_X(i, carry) "vpxord (%[x" #i "],%[at],4)%{1to16%}, %[w0], %%zmm" #carry "\n\t"
@@ -69,8 +70,8 @@ inline void add_four(__m512i* ones, __m512i* acc, const HalfWord* const* x, int6
           : [ones0] "+&v"(ones[0]), [ones1] "+&v"(ones[1]), [ones2] "+&v"(ones[2]), [ones3] "+&v"(ones[3]),
             [acc0] "+&v"(acc[0]), [acc1] "+&v"(acc[1]), [acc2] "+&v"(acc[2]), [acc3] "+&v"(acc[3])
           : [x0] "r"(x[0]), [x1] "r"(x[1]), [x2] "r"(x[2]), [x3] "r"(x[3]), [at] "r"(at), [w0] "v"(w0), [w01] "v"(w01),
-            "m"(*(const HalfWord(*)[])x[0]), "m"(*(const HalfWord(*)[])x[1]), "m"(*(const HalfWord(*)[])x[2]),
-            "m"(*(const HalfWord(*)[])x[3])
+            "m"(*(const HalfWord(*)[kRead])x[0]), "m"(*(const HalfWord(*)[kRead])x[1]),
+            "m"(*(const HalfWord(*)[kRead])x[2]), "m"(*(const HalfWord(*)[kRead])x[3])
           : "xmm24", "xmm25", "xmm26", "xmm27", "xmm28", "xmm29", "xmm30", "xmm31");
 #undef BITEDGE_M
 #undef BITEDGE_S
