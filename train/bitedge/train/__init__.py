@@ -9,6 +9,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from bitedge.train import _moved
+from bitedge.train.onednn import avoid_hidden_tiles
+
+avoid_hidden_tiles()  # before the first operation of torch
 
 if TYPE_CHECKING:
     from bitedge.train.data import load_dataset
