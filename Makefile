@@ -21,8 +21,10 @@ test-python: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
 # The core's own tests: optimized; under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer; on 64- and
-# 32-bit ARM.
+# 32-bit ARM; and a minute of fuzzing.
 test-cpp: ctest-release ctest-asan ctest-tsan ctest-arm
+	@if command -v clang++ >/dev/null; then $(MAKE) --no-print-directory fuzz; else \
+	  echo "No fuzzing: missing clang++ (Debian: clang)"; [ "$$CI" != true ]; fi
 
 ctest-release: FLAVOUR = -DCMAKE_BUILD_TYPE=Release
 ctest-asan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=address,undefined
