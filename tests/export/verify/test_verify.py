@@ -174,7 +174,7 @@ def test_a_required_engine_must_run(
     with pytest.raises(ExportError, match="there is no engine 'gguf'; the engines are core, onnx"):
         verify_artifacts(folder, captured, lowered, IMAGES, require=["gguf"])
     (folder / "model.onnx").touch()
-    monkeypatch.setattr(Engine, "missing", lambda self: ("onnxruntime",) if self.name == "onnx" else ())
+    monkeypatch.setattr(Engine, "needs", lambda self: "needs onnxruntime" if self.name == "onnx" else "")
     assert verify_artifacts(folder, captured, lowered, IMAGES[:2]).passed, "a skipped engine passes unless required"
     verdict = verify_artifacts(folder, captured, lowered, IMAGES[:2], require=["onnx"])
     assert "onnx: required, but skipped" in verdict.breach

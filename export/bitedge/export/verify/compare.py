@@ -52,15 +52,14 @@ def verify_artifacts(
         raise ExportError("there are no images to verify with")
     present = _present(folder, files, require)
     runs = [
-        _EngineRun(engine, folder / engine.file_name, captured, lowered) for engine in present if not engine.missing()
+        _EngineRun(engine, folder / engine.file_name, captured, lowered) for engine in present if not engine.needs()
     ]
     expected = _run_all(captured, lowered, images, runs, seconds)
     seen = images[: len(expected)]
     known = None if labels is None else labels[: len(expected)]
     verdicts = {run.engine.name: run.verdict(seen, expected, known, metadata) for run in runs}
     for engine in present:
-        if engine.missing():
-            reason = engine.needs()
+        if reason := engine.needs():
             required = engine.name in require
             verdicts[engine.name] = EngineVerdict(engine.name, engine.file_name, skipped=reason, required=required)
     accuracy = None if known is None else float((expected.argmax(axis=1) == known).mean())

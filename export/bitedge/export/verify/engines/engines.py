@@ -55,11 +55,6 @@ class Engine:
     programs: tuple[str, ...] = ()
     """Programs that it calls."""
 
-    def missing(self) -> tuple[str, ...]:
-        """Give the packages and programs that are not installed."""
-        programs = tuple(program for program in self.programs if shutil.which(program) is None)
-        return (*(package for package in self.packages if importlib.util.find_spec(package) is None), *programs)
-
     def needs(self) -> str:
         """Say what is missing and how to get it; empty if nothing is."""
         programs = [program for program in self.programs if shutil.which(program) is None]
