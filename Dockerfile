@@ -25,7 +25,8 @@ RUN python3 -m venv --without-pip /opt/bitedge \
     && /build/bin/pip --python /opt/bitedge/bin/python install --no-cache-dir --no-compile --constraint constraints.txt \
        "bitedge[serve] @ file://$(ls /wheels/bitedge-*.whl)" \
     && find /opt/bitedge -type d \( -name tests -o -name __pycache__ -o -name include \) -prune -exec rm -rf {} + \
-    && find /opt/bitedge -name '*.pyi' -delete
+    && find /opt/bitedge -name '*.pyi' -delete \
+    && find /opt/bitedge -path '*/uvloop/*.so' -exec strip --strip-unneeded {} +
 
 FROM ${BASE_IMAGE}
 ARG MODELS=deploy/models
