@@ -48,6 +48,23 @@ class Residual(nn.Module):
         return total
 
 
+class InPlace(nn.Module):
+    """Writes in place into what it reads again, uses one layer twice, and shuffles the halves of its channels."""
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.conv, self.relu = conv, nn.ReLU(inplace=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Give `[N, C, H, W]` again."""
+        x = x * 1.0  # the input itself stays as it is
+        out = self.conv(self.relu(x))
+        out += x
+        out = self.conv(out)
+        half = out.shape[1] // 2
+        return torch.cat([out[:, half:], out[:, :half].clamp(-2, 2)], 1) if half else out
+
+
 class Drawer:
     """Draws layers one after the other and keeps the shape of what they make."""
 
@@ -98,7 +115,9 @@ class Drawer:
         return norm
 
     def activation(self, channels: int) -> nn.Module:
-        kind = self.pick("none", "none", "none", "relu", "prelu", "prelu-channel")
+        kind = self.pick("none", "none", "none", "relu", "prelu", "prelu-channel", "hardtanh", "relu6", "leaky")
+        if kind in ("hardtanh", "relu6", "leaky"):
+            return {"hardtanh": nn.Hardtanh(-1.5, 1), "relu6": nn.ReLU6(True), "leaky": nn.LeakyReLU(0.25)}[str(kind)]
         if kind == "relu":
             return nn.ReLU(inplace=self.chance(50))
         if kind.startswith("prelu"):
@@ -186,8 +205,11 @@ class Drawer:
         kind = (
             "conv"
             if first
-            else self.pick("conv", "conv", "conv", "residual", "pool", "conv" if self.exact else "float")
+            else self.pick("conv", "conv", "conv", "residual", "pool", "in place", "conv" if self.exact else "float")
         )
+        if kind == "in place":
+            channels = self.size()[0]
+            return self.add(InPlace(BinaryConv2d(channels, channels, 3, padding=1)))
         if kind == "residual":
             return self.residual()
         if kind == "pool":
