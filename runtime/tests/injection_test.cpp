@@ -95,8 +95,9 @@ TEST(names_without_memory_are_empty) {
   countdown = 0;
   CHECK_EQ(bitedge_kernel_count(), 0u);
   countdown = 0;
-  CHECK_EQ(std::strcmp(bitedge_cpu_features(), ""), 0);
-  countdown = -1;
+  const char* features = bitedge_cpu_features();
+  const bool allocates = countdown.exchange(-1) < 0;  // a short text ("neon dotprod") lives in the string itself
+  CHECK(!allocates || std::strcmp(features, "") == 0);
   CHECK(bitedge_kernel_count() > 0);
   CHECK(bitedge_cpu_features() != nullptr);
   bitedge_kernel_info info = {};
