@@ -6,10 +6,12 @@ here that is a `ZeroPad2d` before the convolution, or `ceil_mode` in the pooling
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 
 from torch import nn
 
+from bitedge.train.nn import BinaryLayer
 from bitedge.train.nn.window import same_pads
 
 
@@ -44,3 +46,26 @@ def halved(size: int, stride: int = 2) -> int:
 def valid_pooled(size: int) -> int:
     """Return the size of a map after a 3x3 pooling of stride 2 without padding."""
     return (size - 3) // 2 + 1
+
+
+def conv_shortcut(in_channels: int, out_channels: int, size: int) -> nn.Sequential:
+    """Return the shortcut of a halved map: a 2x2 mean, a float 1x1 convolution and a BatchNorm."""
+    return nn.Sequential(
+        OrderedDict(
+            pool=half_avg_pool(size),
+            conv=nn.Conv2d(in_channels, out_channels, 1, bias=False),
+            norm=nn.BatchNorm2d(out_channels),
+        )
+    )
+
+
+def initialize(module: nn.Module) -> None:
+    """Draw trained real weights at the scale of their inputs; ±1 weights keep the sign that they were born with."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d | nn.Linear):
+            if layer.weight.requires_grad:
+                nn.init.xavier_normal_(layer.weight)
+            if layer.bias is not None:
+                nn.init.zeros_(layer.bias)
+        elif isinstance(layer, BinaryLayer) and layer.latent:
+            nn.init.xavier_normal_(layer.weight)

@@ -33,7 +33,7 @@ class LayerSummary:
     name: str
     kind: str
     input_bits: int | None
-    """1 when the layer binarizes its input, 32 when it multiplies the input as it is, None when it has no weights."""
+    """1 when the layer multiplies ±1, 32 when it multiplies the input as it is, None when it has no weights."""
     output_shape: tuple[int, ...]
     binary_weights: int
     float_weights: int
@@ -139,10 +139,8 @@ def summarize(module: nn.Module, input_shape: Sequence[int]) -> Summary:
     names = {layer: name or type(layer).__name__ for name, layer in leaves.items()}
     seen: dict[nn.Module, LayerSummary] = {}
 
-    def record(layer: nn.Module, inputs: Any, output: Tensor) -> None:
-        del inputs
-        earlier = seen.get(layer)
-        seen[layer] = _describe(names[layer], layer, output, earlier)
+    def record(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        seen[layer] = _describe(names[layer], layer, inputs[0], output, seen.get(layer))
 
     hooks = [layer.register_forward_hook(record) for layer in names]
     training = module.training
@@ -159,11 +157,11 @@ def summarize(module: nn.Module, input_shape: Sequence[int]) -> Summary:
     return Summary(type(module).__name__, tuple(input_shape), layers)
 
 
-def _describe(name: str, layer: nn.Module, output: Tensor, earlier: LayerSummary | None) -> LayerSummary:
+def _describe(name: str, layer: nn.Module, x: Tensor, output: Tensor, earlier: LayerSummary | None) -> LayerSummary:
     """Return a layer's row; weights count once, and the work of a layer that is used again adds up."""
     binary = layer.weight.numel() if isinstance(layer, BinaryLayer) else 0
     macs = _macs(layer, output)
-    input_bits = None if macs is None else 1 if isinstance(layer, BinaryLayer) and layer.input_quantizer else 32
+    input_bits = None if macs is None else 1 if isinstance(layer, BinaryLayer) and _takes_bits(layer, x) else 32
     work = macs or 0
     return LayerSummary(
         name=name,
@@ -175,6 +173,11 @@ def _describe(name: str, layer: nn.Module, output: Tensor, earlier: LayerSummary
         binary_macs=(work if input_bits == 1 else 0) + (earlier.binary_macs if earlier else 0),
         float_macs=(work if input_bits == 32 else 0) + (earlier.float_macs if earlier else 0),
     )
+
+
+def _takes_bits(layer: BinaryLayer, x: Tensor) -> bool:
+    """Whether a layer binarizes its input, or gets it as ±1 from an `RSign` before it."""
+    return layer.input_quantizer is not None or bool((x.abs() == 1).all())
 
 
 def _stored_floats(layer: nn.Module) -> int:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from bitedge.train.errors import TrainError
 from bitedge.train.nn.parameter import BinaryParameter, is_binary
 from bitedge.train.nn.quantize import quantizer, sign, ste_sign
+from bitedge.train.nn.reactivation import RSign
 
 
 class BinaryLayer(nn.Module):
@@ -91,8 +92,10 @@ def make_real(module: nn.Module) -> nn.Module:
     Every sign is taken out: weights are used as they are, and inputs pass hardtanh, whose gradient is the one that
     `ste_sign` gives a sign.
     """
-    for layer in latent_layers(module):
-        layer.real = True
+    latent_layers(module)
+    for layer in module.modules():
+        if isinstance(layer, BinaryLayer | RSign):
+            layer.real = True
     return module
 
 

@@ -7,6 +7,7 @@ where a PReLU bends, and its output.
 from __future__ import annotations
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
@@ -25,6 +26,9 @@ class RSign(nn.Module):
     gradient of `quantizer(x - threshold)`; for inference it folds into the integer threshold of the layer before it.
     """
 
+    real = False
+    """Whether this is a layer of a float teacher: see `make_real`."""
+
     def __init__(self, channels: int, quantizer_name: str = "approx") -> None:
         super().__init__()
         if channels < 1:
@@ -36,7 +40,8 @@ class RSign(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Binarize `[N, channels, ...]`."""
-        return self._quantize(x - per_channel(self.threshold, x))
+        shifted = x - per_channel(self.threshold, x)
+        return F.hardtanh(shifted) if self.real else self._quantize(shifted)
 
     def extra_repr(self) -> str:
         """Describe the layer as torch's own layers do."""
