@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 from tests.serve.pictures import pixels, png
 
-from bitedge.serve.api.errors import ImageError, ShedError
+from bitedge.serve.api.errors import MediaTypeError, ShedError
 from bitedge.serve.inference.batcher import Batcher, batch_limit
 from bitedge.serve.inference.job import Answer, BatchReport, Job
 from bitedge.serve.inference.preprocessing import ImageLimits
@@ -214,7 +214,7 @@ def test_a_bad_image_harms_nobody_else(held: Held) -> None:
         bad = batcher.submit(Job(model=held.model, payload=b"no image", deadline=time.perf_counter() + 60))
         good = batcher.submit(job(held.model))
         held.go.set()
-        with pytest.raises(ImageError):
+        with pytest.raises(MediaTypeError):
             await bad
         assert isinstance(await first, Answer)
         assert isinstance(await good, Answer)

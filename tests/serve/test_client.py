@@ -26,14 +26,14 @@ def test_classify_batch_and_models(shared_server: RunningServer, tmp_path: Path)
         batch = client.classify_batch([png(), b"no image"], model="second")["results"]
         assert batch[0]["predictions"]
         assert batch[1]["error"]
-        assert {model["name"] for model in client.models()} == {"first", "second"}
+        assert {model["name"] for model in client.models()["models"]} == {"first", "second"}
         with pytest.raises(ClientError, match="there is no model nobody") as caught:
             client.classify(png(), model="nobody")
         assert caught.value.status == 404
 
     async def many() -> list[dict[str, Any]]:
         async with AsyncClient(shared_server.url) as client:
-            assert len(await client.models()) == 3
+            assert len((await client.models())["models"]) == 3
             assert len((await client.classify_batch([png(), png()]))["results"]) == 2
             return await asyncio.gather(*(client.classify(png(), top_k=3) for _ in range(8)))
 

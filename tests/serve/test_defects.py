@@ -153,7 +153,7 @@ def test_9_no_parameter_makes_a_500(client: TestClient, value: str) -> None:
         own = parameters if field == "timeout" else "{}"
         text = f'{{"inputs": {json.dumps(inputs)}, "parameters": {own}, "outputs": {outputs}}}'
         answer = client.post(INFER, content=text)
-        accepted = value == "1e308" or (field == "timeout" and value == "1.5")
+        accepted = field == "timeout" and value in ("1.5", "1e308")
         assert answer.status_code in ((200, 503) if accepted else (400,)), (field, value, answer.text)
 
 
@@ -287,6 +287,6 @@ def test_24_failures_and_successes_are_counted_in_requests(networks: tuple[Path,
         await asyncio.to_thread(service.batcher.stop)
 
     asyncio.run(main())
-    (row,) = service.metrics.statistics().values()
+    (row,) = service.metrics.statistics()
     assert (row["inference_stats"]["success"]["count"], row["inference_stats"]["fail"]["count"]) == (2, 1)
     assert row["inference_count"] == 6

@@ -164,3 +164,46 @@ def test_errors_and_keys(start: Callable[..., tuple[Any, RunningServer]], tmp_pa
     metrics = httpx2.get(f"{server.url}/metrics", headers=headers)
     assert metrics.status_code == 403
     assert not server.events("request failed")
+
+
+def test_the_calls_of_nvidias_image_client(start: Callable[..., tuple[Any, RunningServer]], networks: Networks) -> None:
+    """What `image_client.py` of triton-inference-server/client calls, in its five modes, with its arguments."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import tritonclient.http as http
+
+    client, server = start()
+    images = np.stack([pixels(seed) for seed in range(2)])
+    metadata = client.get_model_metadata(model_name="first", model_version="")
+    config = client.get_model_config(model_name="first", model_version="")
+    name, results = metadata.outputs[0].name, queue.Queue[Any]()
+    assert (config.config.max_batch_size, len(config.config.input), config.config.input[0].format) == (64, 1, 1)
+    assert (len(metadata.inputs), len(metadata.outputs), metadata.outputs[0].datatype) == (1, 1, "FP32")
+
+    def request(library: Any) -> dict[str, Any]:
+        holder = library.InferInput("image", images.shape, "UINT8")
+        holder.set_data_from_numpy(images)
+        outputs = [library.InferRequestedOutput(name, class_count=2)]
+        return {"inputs": [holder], "outputs": outputs, "request_id": "1", "model_version": ""}
+
+    def done(result: Any, error: Any) -> None:
+        results.put(error if error is not None else result)
+
+    answers = [client.infer("first", **request(triton))]
+    client.async_infer("first", callback=done, **request(triton))
+    answers.append(results.get(timeout=60))
+    client.start_stream(done)
+    client.async_stream_infer("first", **request(triton))
+    client.stop_stream()
+    answers.append(results.get(timeout=60))
+    assert {answer.get_response().id for answer in answers} == {"1"}
+    over_http = http.InferenceServerClient(server.address, concurrency=20)
+    assert over_http.get_model_config("first", "")["input"][0]["format"] == "FORMAT_NHWC"
+    answers.append(over_http.infer("first", **request(http)))
+    answers.append(over_http.async_infer("first", **request(http)).get_result())
+    over_http.close()
+    best = np.argsort(-Model(networks[1]).run(images), axis=1, kind="stable")[:, :2]
+    for answer in answers:
+        texts = [[element.decode().split(":") for element in row] for row in answer.as_numpy(name)]
+        assert [[int(index) for _, index, _ in row] for row in texts] == best.tolist()
+        assert [[label for _, _, label in row] for row in texts] == [[f"class-{i}" for i in row] for row in best]

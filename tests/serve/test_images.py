@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from bitedge.serve.api.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
+from bitedge.serve.api.errors import ImageError, MediaTypeError, ServeError, TooLargeError
 from bitedge.serve.inference.preprocessing import ImageLimits, Preprocessing, TimedFile, load_image, open_image, prepare
 
 SQUARE = {"size": [32, 32], "resize": None, "interpolation": "bilinear", "scale": [1, 1, 1], "offset": [0, 0, 0]}
@@ -51,7 +51,7 @@ def test_a_path_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("format", ["GIF", "TIFF", "PPM", "ICO"])
 def test_other_formats_are_refused(format: str) -> None:
-    with pytest.raises(ImageFormatError, match="expected a JPEG, PNG, WEBP, BMP image"):
+    with pytest.raises(MediaTypeError, match="expected a JPEG, PNG, WEBP, BMP image"):
         load_image(encode(gradient(32, 32), format), SQUARE)
 
 
@@ -59,7 +59,7 @@ def test_other_formats_are_refused(format: str) -> None:
     "data", [b"", b"x", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"BM" + bytes(60), b"RIFF\0\0\0\0WEBPVP8 "]
 )
 def test_what_is_no_image_is_refused(data: bytes) -> None:
-    with pytest.raises(ImageError):
+    with pytest.raises((ImageError, MediaTypeError)):
         load_image(data, SQUARE)
 
 
@@ -77,15 +77,15 @@ def png_header(width: int, height: int) -> bytes:
 
 def test_too_many_pixels_are_refused_before_decoding() -> None:
     body = struct.pack(">I", 0) + b"IDAT" + struct.pack(">I", zlib.crc32(b"IDAT"))
-    with pytest.raises(ImageTooLargeError, match="5000x5000"):
+    with pytest.raises(TooLargeError, match="5000x5000"):
         load_image(png_header(5_000, 5_000) + body, SQUARE)
-    with pytest.raises(ImageError):
+    with pytest.raises(TooLargeError):
         load_image(png_header(60_000, 60_000) + body, SQUARE)
 
 
 def test_a_long_thin_image_does_not_explode_when_resized() -> None:
     data = encode(Image.new("RGB", (200_000, 1)), "PNG")
-    with pytest.raises(ImageTooLargeError, match="long and thin"):
+    with pytest.raises(TooLargeError, match="long and thin"):
         load_image(data, {"size": [224, 224], "resize": 256})
 
 

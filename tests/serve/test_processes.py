@@ -137,13 +137,13 @@ def test_load_and_unload_hold_for_every_worker(start_server: Start, repository: 
 
     order = f"{server.url}/v2/repository/models"
     assert httpx2.post(f"{order}/first/unload", timeout=60).status_code == 200
-    assert statuses("first") == {404}
+    server.wait_for(lambda: statuses("first") == {404}, "unloaded in both workers")
     victim = server.workers()[0]
     os.kill(victim, signal.SIGKILL)
     replaced(server, victim)
     assert statuses("first") == {404}, "the new worker knows of the order"
     assert httpx2.post(f"{order}/first/load", timeout=60).status_code == 200
-    assert statuses("first") == {200}
+    server.wait_for(lambda: statuses("first") == {200}, "loaded in both workers")
     for version, data in (("2", (repository / "second/1/model.gguf").read_bytes()), ("3", b"nonsense")):
         (repository / "second" / version).mkdir()
         (repository / "second" / version / "model.gguf").write_bytes(data)

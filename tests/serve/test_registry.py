@@ -155,7 +155,8 @@ def test_a_folder_that_is_away_for_a_moment_changes_nothing(store: Registry, rep
 def test_an_unloaded_model_stays_listed_and_frees_its_memory(store: Registry) -> None:
     """Defect 19: an unloaded model vanished from the index, and stayed in memory."""
     model = weakref.ref(store.get("first"))
-    assert kinds(store.refresh(unloaded=frozenset({"first"}))) == [("unloaded", "first", v) for v in ("1", "2")]
+    store.unloaded = frozenset({"first"})
+    assert kinds(store.refresh()) == [("unloaded", "first", v) for v in ("1", "2")]
     gc.collect()
     assert model() is None
     assert [(e.candidate.version, e.state, e.reason) for e in store.snapshot.table["first"].values()] == [
@@ -165,7 +166,8 @@ def test_an_unloaded_model_stays_listed_and_frees_its_memory(store: Registry) ->
     with pytest.raises(UnknownModelError):
         store.get("first")
     assert store.refresh() == []
-    store.refresh(unloaded=frozenset(), retry="first")
+    store.unloaded = frozenset()
+    store.refresh()
     assert store.get("first").version == "2"
     with pytest.raises(UnknownModelError, match="there is no model nobody"):
         store.check_known("nobody")
@@ -174,7 +176,7 @@ def test_an_unloaded_model_stays_listed_and_frees_its_memory(store: Registry) ->
 def test_load_of_a_bad_model_says_why(store: Registry, repository: Path) -> None:
     (repository / "third").mkdir()
     (repository / "third" / "model.gguf").write_bytes(b"nonsense")
-    store.refresh(retry="third")
+    store.refresh(retry=True)
     with pytest.raises(ServeError, match="model third version 1 is refused"):
         store.check_loaded("third")
 

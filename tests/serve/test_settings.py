@@ -62,7 +62,7 @@ def test_a_misspelt_variable_or_a_bad_file_is_refused(tmp_path: Path, monkeypatc
     (tmp_path / "bad.toml").write_text("port = ")
     with pytest.raises(ServeError, match=r"bad\.toml"):
         load_settings({}, tmp_path / "bad.toml")
-    with pytest.raises(ServeError, match="no such file"):
+    with pytest.raises(ServeError, match="No such file"):
         load_settings({}, tmp_path / "nowhere.toml")
     monkeypatch.setenv("BITEDGE_SERVE_PROT", "1")
     with pytest.raises(ServeError, match="BITEDGE_SERVE_PROT: there is no such setting"):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -11,16 +13,15 @@ from importlib import metadata
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
+from PIL import Image
 from starlette.exceptions import HTTPException
 
 from bitedge.serve.api import classify, health, oip, repository, schemas
 from bitedge.serve.api.classify import JsonResponse
 from bitedge.serve.api.errors import ServeError
-from bitedge.serve.inference.preprocessing import warm_up
 from bitedge.serve.models.registry import Event
 from bitedge.serve.observability.context import RequestContext, RequestMiddleware
 from bitedge.serve.security.dependencies import Service
-from bitedge.serve.security.keys import SCOPES
 from bitedge.serve.settings import ServeSettings
 
 log = logging.getLogger("bitedge.serve")
@@ -30,17 +31,10 @@ DESCRIPTION = (
     "`/v2` speaks the Open Inference Protocol. "
     'Every error is `{"error": "..."}`.'
 )
-STATE_SECONDS = 0.2  # how often a worker looks at the desired state
+VERSION = metadata.version("bitedge")
+STATE_SECONDS = 0.2  # how often a worker looks at what the others were told
 BEAT_SECONDS = 0.5
 RESTART_SECONDS = 1.0  # pause before a failed background task begins again
-
-
-def version() -> str:
-    """Return the version of bitedge."""
-    try:
-        return metadata.version("bitedge")
-    except metadata.PackageNotFoundError:
-        return "0"
 
 
 def create_app(settings: ServeSettings, service: Service | None = None) -> RequestMiddleware:
@@ -54,23 +48,25 @@ def create_app(settings: ServeSettings, service: Service | None = None) -> Reque
 
     app = FastAPI(
         title="bitedge",
-        version=version(),
+        version=VERSION,
         description=DESCRIPTION,
         lifespan=lifespan,
         docs_url=None,
         redoc_url=None,
+        openapi_url=None,
         redirect_slashes=False,
         root_path=settings.root_path,
+        servers=[{"url": settings.root_path}] if settings.root_path else None,
+        responses=schemas.ERRORS,
         telemetry={"tracing": False, "metrics": False},
     )
     app.add_exception_handler(ServeError, serve_error)
     app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, validation_error)
     app.add_exception_handler(Exception, internal_error)
-    for routes in (classify.routes, oip.routes, repository.routes, health.routes, health.page_routes):
+    for routes in (classify.routes, oip.routes, repository.routes, health.routes):
         app.include_router(routes(service))
-    closed = frozenset(scope for scope in SCOPES if service.closed(scope))
-    app.openapi = lambda: schemas.complete(app, closed)  # type: ignore[method-assign]
+    health.add_page(app, service)
     return RequestMiddleware(app, service.recorder)
 
 
@@ -79,21 +75,20 @@ async def running(service: Service) -> AsyncIterator[None]:
     """Run the threads and the background tasks as long as the service serves."""
 
     def on_model_event(event: Event) -> None:
-        service.metrics.observe_event(event)
-        service.metrics.set_models(service.registry.snapshot.entries())
+        service.metrics.observe_event(event, service.registry.snapshot.entries())
         fields = {"model": event.name, "version": event.version, "error": event.error}
         log.log(logging.ERROR if event.error else logging.INFO, f"model {event.kind}", extra=fields)
 
     service.registry.on_event = on_model_event
-    await asyncio.to_thread(warm_up)
+    await asyncio.to_thread(Image.init)  # the plugins, before the first request has to wait for them
     await asyncio.to_thread(load_models, service)
     service.batcher.start()
-    tasks = [asyncio.create_task(supervise(service, task)) for task in (poll_repository, follow_state, beat)]
+    tasks = [asyncio.create_task(supervise(service, task)) for task in (poll_models, beat)]
     async with AsyncExitStack() as stack:
         if service.settings.grpc_port is not None:
             from bitedge.serve.api.grpc import serving_grpc
 
-            await stack.enter_async_context(serving_grpc(service, version()))
+            await stack.enter_async_context(serving_grpc(service, VERSION))
         yield
     for task in tasks:
         task.cancel()
@@ -108,14 +103,9 @@ async def running(service: Service) -> AsyncIterator[None]:
 def load_models(service: Service) -> None:
     """Load the models for the first time; a worker that finds none starts all the same, and is not ready."""
     try:
-        if service.shared is not None:
-            state = service.shared.read()
-            service.registry.unloaded, service.applied = state.unloaded, state.number
-            service.shared.acknowledge(state.number)
-        service.registry.refresh()
+        service.refresh()
     except (ServeError, OSError) as error:
         log.error("the models cannot be loaded", extra={"error": str(error)})
-    service.metrics.set_models(service.registry.snapshot.entries())
 
 
 async def supervise(service: Service, task: Callable[[Service], Awaitable[None]]) -> None:
@@ -129,20 +119,17 @@ async def supervise(service: Service, task: Callable[[Service], Awaitable[None]]
             await asyncio.sleep(RESTART_SECONDS)
 
 
-async def poll_repository(service: Service) -> None:
-    """Look for new and changed models."""
-    while service.settings.poll_seconds:
-        await asyncio.sleep(service.settings.poll_seconds)
-        await asyncio.get_running_loop().run_in_executor(service.admin, service.registry.refresh)
-
-
-async def follow_state(service: Service) -> None:
-    """Apply what other workers were told to load or unload."""
-    while service.shared is not None:
-        await asyncio.sleep(STATE_SECONDS)
-        state = await asyncio.to_thread(service.shared.read)
-        if state.number > service.applied:
-            await asyncio.get_running_loop().run_in_executor(service.admin, service.apply, state)
+async def poll_models(service: Service) -> None:
+    """Look for new and changed models, and for what other workers were told to load or unload."""
+    period = service.settings.poll_seconds or math.inf
+    state, refreshed = service.state(), time.monotonic()
+    while True:
+        await asyncio.sleep(min(STATE_SECONDS, period))
+        changed = service.state() != state
+        if changed or time.monotonic() - refreshed >= period:
+            state, refreshed = service.state(), time.monotonic()
+            refresh = functools.partial(service.refresh, retry=changed)
+            await asyncio.get_running_loop().run_in_executor(service.admin, refresh)
 
 
 async def beat(service: Service) -> None:
@@ -157,7 +144,7 @@ async def serve_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServeError)
     context: RequestContext = request.scope["bitedge"]
     context.reason = error.reason
-    return JsonResponse({"error": str(error)}, error.status, dict(error.headers()))
+    return JsonResponse({"error": str(error)}, error.status, error.headers())
 
 
 async def http_error(_: Request, error: Exception) -> Response:

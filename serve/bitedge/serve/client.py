@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from collections.abc import Awaitable
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, Self, TypeVar
 
 import httpx2
 
 RETRIED = (429, 503)
+BROKEN = (httpx2.ConnectError, httpx2.RemoteProtocolError, httpx2.ReadError)
 Image = bytes | str | Path  # an encoded image, or the path of its file
+Result = TypeVar("Result")
 
 
 class ClientError(Exception):
@@ -25,18 +28,33 @@ class ClientError(Exception):
         self.status = status
 
 
-class _Base:
-    """What both clients share: how to make a request, when to send it again, and how to read its response."""
+class _Base(Generic[Result]):
+    """What both clients share: the requests, when to send them again, and how to read a response."""
+
+    _library: Any
 
     def __init__(
         self, url: str = "http://127.0.0.1:8080", *, key: str | None = None, retries: int = 3, timeout: float = 30.0
     ) -> None:
+        headers = {"x-api-key": key} if key else {}
         self._retries = retries
-        self._options: dict[str, Any] = {
-            "base_url": url.rstrip("/") + "/",
-            "headers": {"x-api-key": key} if key else {},
-            "timeout": timeout,
-        }
+        self._http = self._library(base_url=url.rstrip("/") + "/", headers=headers, timeout=timeout)
+
+    def _send(self, method: str, path: str, **request: Any) -> Result:
+        raise NotImplementedError
+
+    def classify(self, image: Image, *, model: str | None = None, top_k: int | None = None) -> Result:
+        """Classify one image."""
+        return self._send("POST", "v1/classify", content=encoded(image), params=query(model=model, top_k=top_k))
+
+    def classify_batch(self, images: list[Image], *, model: str | None = None, top_k: int | None = None) -> Result:
+        """Classify several images; each of the `results` has its predictions or its error."""
+        files = [("image", (str(i), encoded(image))) for i, image in enumerate(images)]
+        return self._send("POST", "v1/classify/batch", files=files, params=query(model=model, top_k=top_k))
+
+    def models(self) -> Result:
+        """List all `models`."""
+        return self._send("GET", "v1/models")
 
     def _delay(self, attempt: int, response: httpx2.Response | None) -> float | None:
         """Return how long to wait before the next attempt, or None if this was the last."""
@@ -45,126 +63,84 @@ class _Base:
         named = response.headers.get("retry-after", "") if response is not None else ""
         return float(named) if named.isdecimal() else 0.1 * 2**attempt * random.uniform(0.5, 1.5)
 
-    @staticmethod
-    def _body(image: Image) -> bytes:
-        return image if isinstance(image, bytes) else Path(image).read_bytes()
 
-    @staticmethod
-    def _query(**values: Any) -> dict[str, Any]:
-        return {"params": {name: value for name, value in values.items() if value is not None}}
-
-    @classmethod
-    def _classify(cls, image: Image, **query: Any) -> dict[str, Any]:
-        return {"content": cls._body(image), **cls._query(**query)}
-
-    @classmethod
-    def _batch(cls, images: list[Image], **query: Any) -> dict[str, Any]:
-        return {
-            "files": [("image", (str(i), cls._body(image))) for i, image in enumerate(images)],
-            **cls._query(**query),
-        }
-
-    @staticmethod
-    def _result(response: httpx2.Response) -> dict[str, Any]:
-        if response.status_code != 200:
-            try:
-                message = response.json()["error"]
-            except (ValueError, KeyError, TypeError):
-                message = response.text[:200]
-            raise ClientError(message, response.status_code)
-        result: dict[str, Any] = response.json()
-        return result
-
-
-class Client(_Base):
+class Client(_Base[dict[str, Any]]):
     """Classify images; use it as a context manager, or close it."""
 
-    def __init__(self, url: str = "http://127.0.0.1:8080", **options: Any) -> None:
-        super().__init__(url, **options)
-        self._http = httpx2.Client(**self._options)
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    _library = httpx2.Client
 
     def close(self) -> None:
         """Close the connections."""
         self._http.close()
 
-    def _send(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        for attempt in range(self._retries + 1):
-            response = None
-            try:
-                response = self._http.request(method, path, **request)
-            except (httpx2.ConnectError, httpx2.RemoteProtocolError, httpx2.ReadError):
-                if attempt == self._retries:
-                    raise
-            delay = self._delay(attempt, response)
-            if delay is None and response is not None:
-                return self._result(response)
-            time.sleep(delay or 0.0)
-        raise AssertionError("the last attempt returns or raises")
-
-    def classify(self, image: Image, *, model: str | None = None, top_k: int | None = None) -> dict[str, Any]:
-        """Classify one image."""
-        return self._send("POST", "v1/classify", **self._classify(image, model=model, top_k=top_k))
-
-    def classify_batch(
-        self, images: list[Image], *, model: str | None = None, top_k: int | None = None
-    ) -> dict[str, Any]:
-        """Classify several images; each has its predictions or its error."""
-        return self._send("POST", "v1/classify/batch", **self._batch(images, model=model, top_k=top_k))
-
-    def models(self) -> list[dict[str, Any]]:
-        """List all models."""
-        listed: list[dict[str, Any]] = self._send("GET", "v1/models")["models"]
-        return listed
-
-
-class AsyncClient(_Base):
-    """The same for event loops."""
-
-    def __init__(self, url: str = "http://127.0.0.1:8080", **options: Any) -> None:
-        super().__init__(url, **options)
-        self._http = httpx2.AsyncClient(**self._options)
-
-    async def __aenter__(self) -> AsyncClient:
+    def __enter__(self) -> Self:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _send(self, method: str, path: str, **request: Any) -> dict[str, Any]:
+        attempt = 0
+        while True:
+            try:
+                response = self._http.request(method, path, **request)
+            except BROKEN:
+                if (delay := self._delay(attempt, None)) is None:
+                    raise
+            else:
+                if (delay := self._delay(attempt, response)) is None:
+                    return result_of(response)
+            time.sleep(delay)
+            attempt += 1
+
+
+class AsyncClient(_Base[Awaitable[dict[str, Any]]]):
+    """The same for event loops."""
+
+    _library = httpx2.AsyncClient
 
     async def close(self) -> None:
         """Close the connections."""
         await self._http.aclose()
 
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
     async def _send(self, method: str, path: str, **request: Any) -> dict[str, Any]:
-        for attempt in range(self._retries + 1):
-            response = None
+        attempt = 0
+        while True:
             try:
                 response = await self._http.request(method, path, **request)
-            except (httpx2.ConnectError, httpx2.RemoteProtocolError, httpx2.ReadError):
-                if attempt == self._retries:
+            except BROKEN:
+                if (delay := self._delay(attempt, None)) is None:
                     raise
-            delay = self._delay(attempt, response)
-            if delay is None and response is not None:
-                return self._result(response)
-            await asyncio.sleep(delay or 0.0)
-        raise AssertionError("the last attempt returns or raises")
+            else:
+                if (delay := self._delay(attempt, response)) is None:
+                    return result_of(response)
+            await asyncio.sleep(delay)
+            attempt += 1
 
-    async def classify(self, image: Image, *, model: str | None = None, top_k: int | None = None) -> dict[str, Any]:
-        """Classify one image."""
-        return await self._send("POST", "v1/classify", **self._classify(image, model=model, top_k=top_k))
 
-    async def classify_batch(
-        self, images: list[Image], *, model: str | None = None, top_k: int | None = None
-    ) -> dict[str, Any]:
-        """Classify several images; each has its predictions or its error."""
-        return await self._send("POST", "v1/classify/batch", **self._batch(images, model=model, top_k=top_k))
+def encoded(image: Image) -> bytes:
+    """Return the bytes of an image."""
+    return image if isinstance(image, bytes) else Path(image).read_bytes()
 
-    async def models(self) -> list[dict[str, Any]]:
-        """List all models."""
-        listed: list[dict[str, Any]] = (await self._send("GET", "v1/models"))["models"]
-        return listed
+
+def query(**values: Any) -> dict[str, Any]:
+    """Leave out what was not given."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def result_of(response: httpx2.Response) -> dict[str, Any]:
+    """Return the JSON of a response, or raise its error."""
+    if response.status_code == 200:
+        result: dict[str, Any] = response.json()
+        return result
+    try:
+        message = response.json()["error"]
+    except (ValueError, KeyError, TypeError):
+        message = response.text[:200]
+    raise ClientError(message, response.status_code)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import gc
-import importlib.util
+import importlib
 import logging
 import logging.config
 import multiprocessing
 import os
 import signal
 import socket
-import sys
 import tempfile
 import threading
 import time
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces
@@ -25,32 +24,29 @@ from granian.log import LogLevels
 from granian.utils.proxies import wrap_asgi_with_proxy_headers
 
 from bitedge.serve.api.errors import ServeError
+from bitedge.serve.app import create_app
 from bitedge.serve.observability.logging import logging_config
-from bitedge.serve.security.keys import KeyRing
+from bitedge.serve.security.dependencies import Service
 from bitedge.serve.security.limits import connection_limit
 from bitedge.serve.settings import ServeSettings
 
-if TYPE_CHECKING:
-    from bitedge.serve.security.dependencies import Service
-
 log = logging.getLogger("bitedge.serve")
 
-EXTRAS = {"grpc_port": ("grpc", "grpc"), "otlp_endpoint": ("opentelemetry.sdk", "otel")}  # setting: package, extra
+EXTRAS = {"grpc_port": ("grpc", "grpc"), "otlp_endpoint": ("opentelemetry.sdk", "otel")}  # setting: module, extra
 
 
-def serve(settings: ServeSettings, announce: bool = True) -> int:
+def serve(settings: ServeSettings) -> int:
     """Serve until SIGTERM or SIGINT; 0 after an orderly end."""
     settings = check(settings)
     with reserve_port(settings) as reservation, tempfile.TemporaryDirectory(prefix="bitedge-serve-") as folder:
         if settings.unix_socket is None:
-            port = reservation.getsockname()[1]
-            host = socket.getaddrinfo(settings.host, port, type=socket.SOCK_STREAM)[0][4][0]
+            host, port = reservation.getsockname()[:2]
             settings = settings.model_copy(update={"host": host, "port": port})
         settings = settings.model_copy(update={"run_folder": Path(folder)})
+        (Path(folder) / "unloaded").mkdir()
         if settings.workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
-        if announce:
-            threading.Thread(target=announce_when_listening, args=(settings,), daemon=True).start()
+        threading.Thread(target=announce_when_listening, args=(settings,), daemon=True).start()
         multiprocessing.set_start_method("spawn", force=True)  # threads and locks are not inherited
         granian(settings).serve(target_loader=partial(worker_app, settings, os.getpid()), wrap_loader=False)
     return 0
@@ -58,7 +54,6 @@ def serve(settings: ServeSettings, announce: bool = True) -> int:
 
 def granian(settings: ServeSettings) -> Any:
     """Configure the server: all limits of connections, heads and time are its own."""
-    one_second = 1_000
     return Granian(
         "bitedge",
         address=settings.host,
@@ -72,7 +67,7 @@ def granian(settings: ServeSettings) -> Any:
         backlog=1024,
         backpressure=connection_limit(settings.max_connections),
         http1_settings=HTTP1Settings(
-            header_read_timeout=int(settings.idle_seconds * one_second), max_buffer_size=settings.max_header_bytes
+            header_read_timeout=int(settings.idle_seconds * 1_000), max_buffer_size=settings.max_header_bytes
         ),
         log_level=LogLevels.warning,
         log_dictconfig=logging_config(),
@@ -87,39 +82,28 @@ def granian(settings: ServeSettings) -> Any:
 
 def check(settings: ServeSettings) -> ServeSettings:
     """Refuse settings that cannot work before anything listens; name the default model if there is only one."""
-    for setting, (package, extra) in EXTRAS.items():
-        if getattr(settings, setting) is not None and not installed(package):
-            raise ServeError(f"{setting.replace('_', '-')} needs {package}; run: pip install 'bitedge[{extra}]'")
-    text = settings.api_keys.get_secret_value() if settings.api_keys is not None else None
-    KeyRing(settings.keys_file, text).check()
+    for setting, (module, extra) in EXTRAS.items():
+        try:
+            _ = getattr(settings, setting) is None or importlib.import_module(module)
+        except ModuleNotFoundError:
+            needed = f"{setting.replace('_', '-')} needs {module}"
+            raise ServeError(f"{needed}; run: pip install 'bitedge[{extra}]'") from None
+    settings.key_ring().check()
     for file in (settings.tls_cert, settings.tls_key, settings.tls_client_ca):
         if file is not None and not file.is_file():
             raise ServeError(f"TLS: {file}: no such file")
-    default = check_models(settings)
-    gc.collect()  # the models of this check; this process serves nothing itself
-    return settings.model_copy(update={"default_model": default})
-
-
-def check_models(settings: ServeSettings) -> str | None:
-    """Load the models once; refuse to start when none can be served, unless that is allowed."""
     registry = settings.registry()
     registry.refresh()
     where = ", ".join(str(root.path) for root in registry.roots)
-    names = sorted(registry.snapshot.table)
-    if settings.default_model is not None and settings.default_model not in names and not settings.allow_empty:
+    names, default = sorted(registry.snapshot.table), registry.default_name
+    if settings.default_model not in (None, *names) and not settings.allow_empty:
         raise ServeError(f"there is no model {settings.default_model} in {where}; it has {', '.join(names)}")
     if not registry.ready and not settings.allow_empty:
         reasons = [f"{entry.candidate.path}: {entry.reason}" for entry in registry.snapshot.entries()]
         raise ServeError(reasons[0] if reasons else f"{where}: holds no model; bitedge export writes model.gguf")
-    return registry.default_name
-
-
-def installed(package: str) -> bool:
-    """Whether a package can be imported."""
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:
-        return False
+    del registry
+    gc.collect()  # its models; this process serves nothing itself
+    return settings.model_copy(update={"default_model": default})
 
 
 def reserve_port(settings: ServeSettings) -> socket.socket:
@@ -131,11 +115,10 @@ def reserve_port(settings: ServeSettings) -> socket.socket:
         with socket.socket(family, kind) as probe:  # without SO_REUSEPORT: fails if somebody else listens
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)
-            port = probe.getsockname()[1]
+            found = probe.getsockname()
         holder = socket.socket(family, kind)
-        if sys.platform == "linux":
-            holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            holder.bind((address[0], port, *address[2:]))
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(found)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ServeError(f"cannot listen on {settings.host} port {settings.port}: {reason}") from None
@@ -144,31 +127,25 @@ def reserve_port(settings: ServeSettings) -> socket.socket:
 
 def announce_when_listening(settings: ServeSettings) -> None:
     """Print the address when a worker accepts connections there."""
-    path = settings.unix_socket
-    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(settings.host, settings.host)
+    path, host = settings.unix_socket, settings.host
     family = socket.AF_UNIX if path else socket.AF_INET6 if ":" in host else socket.AF_INET
     while True:
-        try:
-            with socket.socket(family, socket.SOCK_STREAM) as client:
-                client.connect(str(path) if path else (host, settings.port))
-            break
-        except OSError:
-            time.sleep(0.05)
-    shown = f"[{settings.host}]" if ":" in settings.host else settings.host
+        with socket.socket(family, socket.SOCK_STREAM) as client:
+            if client.connect_ex(str(path) if path else (host, settings.port)) == 0:
+                break
+        time.sleep(0.05)
     scheme = "https" if settings.tls_cert else "http"
+    shown = f"[{host}]" if ":" in host else host
     url = f"unix:{path}" if path else f"{scheme}://{shown}:{settings.port}{settings.root_path}"
     print(f"serving {', '.join(map(str, settings.models))} on {url}", flush=True)
 
 
 def worker_app(settings: ServeSettings, parent: int) -> Any:
     """Build the application in a worker process, and watch over it."""
-    from bitedge.serve.app import create_app
-    from bitedge.serve.security.dependencies import Service
-
     logging.config.dictConfig(logging_config())
     service = Service.build(settings)
-    app = create_app(settings, service)
     threading.Thread(target=watch, args=(service, parent), name="watchdog", daemon=True).start()
+    app = create_app(settings, service)
     if settings.forwarded_allow_ips:
         return wrap_asgi_with_proxy_headers(app, settings.forwarded_allow_ips)
     return app
@@ -176,13 +153,13 @@ def worker_app(settings: ServeSettings, parent: int) -> Any:
 
 def watch(service: Service, parent: int) -> None:
     """End a worker that makes no progress, so that the server replaces it, or whose parent is gone."""
+    limit = 2 * service.settings.stall_seconds
     while True:
         time.sleep(1.0)
         if os.getppid() != parent:
             log.error("the parent process is gone; ending")
             os.kill(os.getpid(), signal.SIGTERM)
             return
-        limit = 2 * service.settings.stall_seconds
         if service.batcher.stalled(limit) or (service.last_beat and time.monotonic() - service.last_beat > limit):
             log.critical("the worker makes no progress; ending")
             os._exit(70)

@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
-from pydantic_settings import TomlConfigSettingsSource as TomlSource
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from bitedge.serve.api.errors import ServeError
 from bitedge.serve.inference.preprocessing import ImageLimits
 from bitedge.serve.models.registry import Registry
 from bitedge.serve.models.repository import NAME
+from bitedge.serve.security.keys import KeyRing
 from bitedge.serve.security.limits import cpu_count
 
 Access = Literal["off", "key", "open"]
@@ -78,19 +78,6 @@ class ServeSettings(BaseSettings):
     forwarded_allow_ips: str = Field("", description="proxies whose X-Forwarded-* count: addresses, networks, or *")
     run_folder: Path | None = Field(None, description="set by the service: what its workers share")
 
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[BaseSettings],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Flags before the environment before the file."""
-        file = settings_cls.model_config.get("toml_file")
-        return (init_settings, env_settings, *([TomlSource(settings_cls, file)] if file else []))
-
     @field_validator("models", mode="before")
     @classmethod
     def split_models(cls, value: Any) -> Any:
@@ -126,6 +113,10 @@ class ServeSettings(BaseSettings):
         """Inference threads of one worker."""
         return self.threads or max(1, cpu_count() // self.workers)
 
+    def key_ring(self) -> KeyRing:
+        """Make the ring of API keys, not checked yet."""
+        return KeyRing(self.keys_file, self.api_keys.get_secret_value() if self.api_keys is not None else None)
+
     def registry(self) -> Registry:
         """Make the registry of models, not loaded yet."""
         return Registry.of(self.models, self.model_name, kernels=self.kernels, default=self.default_model)
@@ -133,30 +124,18 @@ class ServeSettings(BaseSettings):
 
 def load_settings(flags: Mapping[str, Any], file: Path | None = None) -> ServeSettings:
     """Read the settings; a value that makes no sense is a ServeError with one line."""
-    file = file or (Path(os.environ[f"{PREFIX}FILE"]) if os.environ.get(f"{PREFIX}FILE") else None)
-    unknown = [name for name in os.environ if name.startswith(PREFIX) and not known(name)]
+    given = {name.removeprefix(PREFIX).lower() for name in os.environ if name.startswith(PREFIX)}
+    unknown = sorted(given - {*ServeSettings.model_fields, "file"})
     if unknown:
-        raise ServeError(f"{unknown[0]}: there is no such setting; see bitedge serve --help")
-
-    class FromFile(ServeSettings):
-        model_config = SettingsConfigDict(toml_file=file)
-
+        raise ServeError(f"{PREFIX}{unknown[0].upper()}: there is no such setting; see bitedge serve --help")
+    path = file or os.environ.get(f"{PREFIX}FILE")
     try:
-        if file is not None and not file.is_file():
-            raise ServeError(f"settings: {file}: no such file")
-        read = FromFile(**flags)
+        lines = tomllib.loads(Path(path).read_text(encoding="utf-8")) if path else {}
+        return ServeSettings(**{name: value for name, value in lines.items() if name not in given} | dict(flags))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise ServeError(f"settings: {path}: {getattr(error, 'strerror', None) or error}") from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = ".".join(str(part).replace("_", "-") for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
-        got = f", got {str(first['input'])[:80]!r}" if name and first["type"] != "missing" else ""
-        raise ServeError(f"{name + ': ' if name else ''}{message}{got}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ServeError(f"settings: {file}: {error}") from None
-    return ServeSettings.model_construct(**{name: getattr(read, name) for name in ServeSettings.model_fields})
-
-
-def known(variable: str) -> bool:
-    """Whether an environment variable is a setting."""
-    name = variable.removeprefix(PREFIX).lower()
-    return name in ServeSettings.model_fields or name == "file"
+        got = f", got {str(first['input'])[:80]!r}" if name else ""
+        raise ServeError(f"{name + ': ' if name else ''}{first['msg'].removeprefix('Value error, ')}{got}") from None

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from importlib import resources
+from pathlib import Path
 
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.responses import FileResponse
+from fastapi.staticfiles import StaticFiles
 
 from bitedge.serve.api.classify import JsonResponse
-from bitedge.serve.api.errors import UnknownModelError
-from bitedge.serve.api.schemas import Health, Responses, errors
+from bitedge.serve.api.schemas import Health, Responses
 from bitedge.serve.observability.metrics import CONTENT_TYPE
 from bitedge.serve.security.dependencies import Service, require
 
-STATIC_TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
+PAGE = Path(str(resources.files("bitedge.serve") / "page"))
 TEXT: Responses = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 UNHEALTHY: Responses = {503: {"model": Health, "description": "Not so."}}
 
@@ -42,9 +44,8 @@ def routes(service: Service) -> APIRouter:
         "/metrics",
         summary="Prometheus metrics",
         response_model=None,
-        responses={**TEXT, **errors(401, 403)},
-        dependencies=[Depends(require(service, "metrics"))],
-        openapi_extra={"x-scope": "metrics"},
+        responses=TEXT,
+        dependencies=require(service, "metrics"),
     )
     async def metrics() -> Response:
         return Response(await asyncio.to_thread(service.metrics.exposition), media_type=CONTENT_TYPE)
@@ -58,31 +59,15 @@ def health(service: Service) -> dict[str, bool]:
     return {"live": live, "ready": live and service.registry.ready}
 
 
-def page_routes(service: Service) -> APIRouter:
-    """Return the routes of the page, its files and the documentation; they need nothing from outside, and no key."""
-    router = APIRouter(include_in_schema=False)
+def add_page(app: FastAPI, service: Service) -> None:
+    """Add the page and the documentation; their static files need no key, because a key is typed in there."""
 
-    @router.get("/docs")
-    async def docs() -> Response:
-        return static_file("docs.html")
+    async def openapi() -> Response:
+        return JsonResponse(app.openapi())
 
+    keyed = require(service, "infer")
+    app.add_api_route("/openapi.json", openapi, include_in_schema=False, dependencies=keyed)
+    app.mount("/static", StaticFiles(directory=PAGE))
+    app.add_api_route("/docs", lambda: FileResponse(PAGE / "docs.html"), include_in_schema=False)
     if service.settings.page:
-
-        @router.get("/")
-        async def page() -> Response:
-            return static_file("index.html")
-
-    @router.get("/static/{name}")
-    async def static(name: str) -> Response:
-        return static_file(name)
-
-    return router
-
-
-def static_file(name: str) -> Response:
-    """Return a file of the `page` folder, found by its name in the list and not by a path."""
-    found = {file.name: file for file in (resources.files("bitedge.serve") / "page").iterdir()}.get(name)
-    suffix = "." + name.rpartition(".")[2]
-    if found is None or suffix not in STATIC_TYPES:
-        raise UnknownModelError("there is no such file")
-    return Response(found.read_bytes(), media_type=STATIC_TYPES[suffix], headers={"cache-control": "no-cache"})
+        app.add_api_route("/", lambda: FileResponse(PAGE / "index.html"), include_in_schema=False)

@@ -4,14 +4,22 @@ model configuration."""
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 
-from bitedge.serve.api import schemas
-from bitedge.serve.api.classify import NAME_PATTERN, VERSION_PATTERN, JsonResponse
+from bitedge.serve.api.classify import JsonResponse
 from bitedge.serve.api.errors import ServeError
-from bitedge.serve.api.schemas import BINARY_HEADER, errors
+from bitedge.serve.api.schemas import (
+    BINARY_HEADER,
+    INFER_RESPONSE,
+    InferRequest,
+    ModelMetadata,
+    ModelName,
+    ModelVersion,
+    json_body,
+)
 from bitedge.serve.api.tensors import ParsedInferRequest, decompress, largest_request, parse, respond
 from bitedge.serve.inference.job import Answer, Job
 from bitedge.serve.models.backends import ServedModel
@@ -19,132 +27,72 @@ from bitedge.serve.observability.context import RequestContext
 from bitedge.serve.security.dependencies import INLINE_BYTES, Service, disconnected, require
 
 EXTENSIONS = ["binary_tensor_data", "classification", "statistics", "model_repository", "model_configuration"]
-SCOPE = {"x-scope": "infer"}
-
-ModelName = Annotated[str, Path(pattern=NAME_PATTERN)]
-ModelVersion = Annotated[str, Path(pattern=VERSION_PATTERN)]
+MODEL, VERSIONED = "/v2/models/{model}", "/v2/models/{model}/versions/{version}"
 
 
 def routes(service: Service) -> APIRouter:
-    """Return the routes of `/v2`, apart from health and the repository."""
-    router = APIRouter(tags=["Open Inference Protocol"], dependencies=[Depends(require(service, "infer"))])
+    """Return the routes of `/v2`, apart from health and the repository; most exist with and without a version."""
+    router = APIRouter(tags=["Open Inference Protocol"], dependencies=require(service, "infer"))
 
-    @router.get(
-        "/v2",
-        summary="Server metadata",
-        response_model=schemas.ServerMetadata,
-        responses=errors(429),
-        openapi_extra=SCOPE,
+    @router.get("/v2", summary="Server metadata", response_model=dict[str, Any])
+    async def server(request: Request) -> Response:
+        return JsonResponse(server_metadata(request.app.version))
+
+    @router.get("/v2/models/stats", summary="Statistics of all models", response_model=dict[str, Any])
+    async def all_statistics() -> Response:  # before the models, none of which can be called "stats"
+        return JsonResponse(await statistics(service))
+
+    async def metadata(model: ModelName, version: ModelVersion = "") -> Response:
+        return JsonResponse(model_metadata(service, service.registry.get(model, version)))
+
+    async def ready(model: ModelName, version: ModelVersion = "") -> Response:
+        return JsonResponse({"name": service.registry.get(model, version).name, "ready": True})
+
+    async def config(model: ModelName, version: ModelVersion = "") -> Response:
+        return JsonResponse(model_config(service, service.registry.get(model, version)))
+
+    async def stats(model: ModelName, version: ModelVersion = "") -> Response:
+        return JsonResponse(await statistics(service, model, version))
+
+    async def infer(request: Request, model: ModelName, version: ModelVersion = "") -> Response:
+        return await run_inference(service, request, service.registry.get(model, version))
+
+    gets: tuple[tuple[str, Callable[..., Awaitable[Response]], str, Any], ...] = (
+        ("", metadata, "Model metadata", ModelMetadata),
+        ("/ready", ready, "Model readiness", dict[str, Any]),
+        ("/config", config, "Model configuration", dict[str, Any]),
+        ("/stats", stats, "Statistics", dict[str, Any]),
     )
-    async def server_metadata(request: Request) -> Response:
-        return JsonResponse(metadata_of_server(request.app.version))
-
-    add_statistics_routes(router, service)  # before the models, none of which can be called "stats"
-    add_model_routes(router, service)
+    body = json_body(InferRequest.model_json_schema(), required=True)
+    for path in (MODEL, VERSIONED):
+        for suffix, call, summary, shape in gets:
+            router.get(path + suffix, summary=summary, response_model=shape)(call)
+        router.post(
+            f"{path}/infer", summary="Inference", response_model=None, responses=INFER_RESPONSE, openapi_extra=body
+        )(infer)
     return router
 
 
-def metadata_of_server(version: str) -> dict[str, Any]:
+def server_metadata(version: str) -> dict[str, Any]:
     """Describe the server."""
     return {"name": "bitedge", "version": version, "extensions": EXTENSIONS}
 
 
-def add_model_routes(router: APIRouter, service: Service) -> None:
-    """Add metadata, readiness, configuration and inference, of the newest version and of a named one."""
-
-    async def metadata(model: ModelName) -> Response:
-        return JsonResponse(model_metadata(service, service.registry.get(model)))
-
-    async def metadata_of(model: ModelName, version: ModelVersion) -> Response:
-        return JsonResponse(model_metadata(service, service.registry.get(model, version)))
-
-    async def ready(model: ModelName) -> Response:
-        return JsonResponse({"name": service.registry.get(model).name, "ready": True})
-
-    async def ready_of(model: ModelName, version: ModelVersion) -> Response:
-        return JsonResponse({"name": service.registry.get(model, version).name, "ready": True})
-
-    async def config(model: ModelName) -> Response:
-        return JsonResponse(model_config(service, service.registry.get(model)))
-
-    async def config_of(model: ModelName, version: ModelVersion) -> Response:
-        return JsonResponse(model_config(service, service.registry.get(model, version)))
-
-    async def infer(request: Request, model: ModelName) -> Response:
-        return await run_inference(service, request, service.registry.get(model))
-
-    async def infer_of(request: Request, model: ModelName, version: ModelVersion) -> Response:
-        return await run_inference(service, request, service.registry.get(model, version))
-
-    for suffix, plain, versioned, summary, shape in (
-        ("", metadata, metadata_of, "Model metadata", schemas.ModelMetadata),
-        ("/ready", ready, ready_of, "Model readiness", dict[str, Any]),
-        ("/config", config, config_of, "Model configuration", dict[str, Any]),
-    ):
-        for path, call in (("/v2/models/{model}", plain), ("/v2/models/{model}/versions/{version}", versioned)):
-            router.add_api_route(
-                path + suffix,
-                call,
-                methods=["GET"],
-                summary=summary,
-                response_model=shape,
-                responses=errors(400, 404, 429),
-                openapi_extra=SCOPE,
-            )
-    inferences = (("/v2/models/{model}/infer", infer), ("/v2/models/{model}/versions/{version}/infer", infer_of))
-    for path, endpoint in inferences:
-        router.add_api_route(
-            path,
-            endpoint,
-            methods=["POST"],
-            summary="Inference",
-            response_model=None,
-            responses={200: schemas.infer_response(), **errors(400, 404, 408, 413, 415, 429, 503, 504)},
-            openapi_extra={**schemas.json_body(schemas.InferRequest.model_json_schema(), required=True), **SCOPE},
-        )
-
-
-def add_statistics_routes(router: APIRouter, service: Service) -> None:
-    """Add the statistics of all workers."""
-
-    async def everything() -> Response:
-        return JsonResponse(await statistics(service, None, None))
-
-    async def of_model(model: ModelName) -> Response:
-        return JsonResponse(await statistics(service, model, None))
-
-    async def of_version(model: ModelName, version: ModelVersion) -> Response:
-        return JsonResponse(await statistics(service, model, version))
-
-    for path, call in (
-        ("/v2/models/stats", everything),
-        ("/v2/models/{model}/stats", of_model),
-        ("/v2/models/{model}/versions/{version}/stats", of_version),
-    ):
-        statuses = (429,) if call is everything else (400, 404, 429)
-        router.add_api_route(
-            path,
-            call,
-            methods=["GET"],
-            summary="Statistics",
-            response_model=schemas.Statistics,
-            responses=errors(*statuses),
-            openapi_extra=SCOPE,
-        )
-
-
 async def run_inference(service: Service, request: Request, served: ServedModel) -> Response:
     """Read tensors, run them, answer with tensors."""
-    context: RequestContext = request.scope["bitedge"]
     service.batcher.check_capacity()  # before the body is read
     body = await service.read_body(request)
     encoding = request.headers.get("content-encoding", "identity").lower()
-    settings = service.settings
-    limit = min(settings.max_body_bytes, largest_request(served, settings.max_images))
-    size = len(body) if encoding == "identity" else INLINE_BYTES + 1  # unpacking is always done in a thread
     header = request.headers.get(BINARY_HEADER)
-    parsed = await service.parse(read_request, size, body, encoding, limit, header, served, settings.max_images)
-    answer = await run_tensor(service, served, parsed, context, lambda: disconnected(request))
+    most = service.settings.max_images
+    limit = min(service.settings.max_body_bytes, largest_request(served, most))
+
+    def read() -> ParsedInferRequest:
+        return parse(decompress(body, encoding, limit), header, served, most)
+
+    size = len(body) if encoding == "identity" else INLINE_BYTES + 1  # unpacking is always done in a thread
+    parsed = await service.parse(read, size)
+    answer = await run_tensor(service, served, parsed, request.scope["bitedge"], lambda: disconnected(request))
     content, header_length = respond(served, answer.outputs, parsed)
     if header_length is None:
         return Response(content, media_type="application/json")
@@ -164,29 +112,22 @@ async def run_tensor(
     return answer
 
 
-def read_request(
-    body: bytes, encoding: str, limit: int, header: str | None, served: ServedModel, max_images: int
-) -> ParsedInferRequest:
-    """Unpack and parse a request."""
-    return parse(decompress(body, encoding, limit), header, served, max_images)
-
-
-async def statistics(service: Service, model: str | None, version: str | None) -> dict[str, Any]:
-    """Return counts and times, of every version or of some."""
-    if model is not None:
+async def statistics(service: Service, model: str = "", version: str = "") -> dict[str, Any]:
+    """Return counts and times of all workers, of every version or of some."""
+    if model:
         service.registry.get(model, version)
     rows = await asyncio.to_thread(service.metrics.statistics)
-    chosen = [row for (m, v), row in sorted(rows.items()) if model in (None, m) and version in (None, v)]
-    return {"model_stats": chosen}
+    return {
+        "model_stats": [row for row in rows if model in ("", row["name"]) and version in ("", row["version"])],
+    }
 
 
 def model_metadata(service: Service, served: ServedModel) -> dict[str, Any]:
     """Describe a model in the words of the protocol."""
     entries = service.registry.snapshot.table.get(served.name, {})
-    versions = sorted((version for version, entry in entries.items() if entry.model is not None), key=int)
     return {
         "name": served.name,
-        "versions": versions,
+        "versions": sorted((version for version, entry in entries.items() if entry.model is not None), key=int),
         "platform": served.platform,
         "inputs": [{"name": served.input_name, "datatype": served.input_type, "shape": [-1, *served.input_shape]}],
         "outputs": [{"name": served.output_name, "datatype": "FP32", "shape": [-1, served.output_count]}],
@@ -195,23 +136,16 @@ def model_metadata(service: Service, served: ServedModel) -> dict[str, Any]:
 
 def model_config(service: Service, served: ServedModel) -> dict[str, Any]:
     """Describe a model in the words of Triton's model configuration."""
-    config = service.settings
-    delay = int(config.batch_delay_ms * 1e3)
+    settings = service.settings
+    source = {"name": served.input_name, "data_type": f"TYPE_{served.input_type}", "dims": list(served.input_shape)}
     return {
         "name": served.name,
         "platform": served.platform,
         "backend": served.backend,
-        "max_batch_size": config.max_images,
-        "input": [
-            {
-                "name": served.input_name,
-                "data_type": f"TYPE_{served.input_type}",
-                "format": "FORMAT_NHWC",
-                "dims": list(served.input_shape),
-            }
-        ],
+        "max_batch_size": settings.max_images,
+        "input": [{**source, "format": "FORMAT_NHWC"}],
         "output": [{"name": served.output_name, "data_type": "TYPE_FP32", "dims": [served.output_count]}],
-        "instance_group": [{"kind": "KIND_CPU", "count": config.thread_count}],
-        "dynamic_batching": {"max_queue_delay_microseconds": delay},
+        "instance_group": [{"kind": "KIND_CPU", "count": settings.thread_count}],
+        "dynamic_batching": {"max_queue_delay_microseconds": int(settings.batch_delay_ms * 1e3)},
         "parameters": {"sha256": {"string_value": served.sha256}},
     }

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import FastAPI
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+
+from bitedge.serve.models.repository import NAME, VERSION
+
+ModelName = Annotated[str, StringConstraints(pattern=f"^{NAME.pattern}$")]
+ModelVersion = Annotated[str, StringConstraints(pattern=f"^{VERSION.pattern}$")]
 
 
 class Closed(BaseModel):
@@ -100,19 +104,13 @@ class Health(BaseModel):
 
 
 class Tensor(BaseModel):
-    """A tensor of the Open Inference Protocol, described."""
+    """A tensor of the Open Inference Protocol; in a response, with its data."""
 
     name: str
     datatype: str
     shape: list[int]
-
-
-class ServerMetadata(Closed):
-    """Who answers."""
-
-    name: str
-    version: str
-    extensions: list[str]
+    parameters: dict[str, int] | None = None
+    data: list[Any] | None = None
 
 
 class ModelMetadata(Closed):
@@ -125,147 +123,84 @@ class ModelMetadata(Closed):
     outputs: list[Tensor]
 
 
-Parameters = dict[str, str | float | bool]
+class InputParameters(BaseModel):
+    """Parameters of an input tensor; others are ignored."""
+
+    binary_data_size: int | None = Field(None, strict=True, ge=0)
 
 
 class RequestInput(BaseModel):
     """An input tensor: `data`, or bytes after the JSON as `binary_data_size` says."""
 
     name: str
-    shape: list[int] = Field(max_length=8)
+    shape: list[int]
     datatype: str
-    parameters: Parameters | None = None
+    parameters: InputParameters = InputParameters.model_validate({})
     data: list[Any] | None = None
 
 
+class OutputParameters(BaseModel):
+    """Parameters of an output tensor; others are ignored."""
+
+    classification: int = Field(0, strict=True, ge=0, description="Name so many of the best classes.")
+    binary_data: bool | None = None
+
+
 class RequestOutput(BaseModel):
-    """An output that is asked for; `classification: k` asks for the k best classes."""
+    """An output that is asked for."""
 
     name: str
-    parameters: Parameters | None = None
+    parameters: OutputParameters = OutputParameters.model_validate({})
+
+
+class RequestParameters(BaseModel):
+    """Parameters of a request; others are ignored."""
+
+    timeout: float = Field(0, strict=True, ge=0, allow_inf_nan=False, description="Microseconds; 0: the default.")
+    binary_data_output: bool = False
 
 
 class InferRequest(BaseModel):
     """A request for inference."""
 
     id: str | None = None
-    parameters: Parameters | None = Field(None, description="`timeout` in microseconds, `binary_data_output`.")
+    parameters: RequestParameters = RequestParameters.model_validate({})
     inputs: list[RequestInput] = Field(min_length=1, max_length=1)
-    outputs: list[RequestOutput] | None = None
+    outputs: list[RequestOutput] = []
 
 
-class ResponseOutput(BaseModel):
-    """An output tensor."""
-
-    name: str
-    shape: list[int]
-    datatype: str
-    parameters: Parameters | None = None
-    data: list[Any] | None = None
-
-
-class InferResponse(BaseModel):
+class InferResponse(Closed):
     """The answer to a request for inference."""
-
-    model_config = ConfigDict(protected_namespaces=())
 
     model_name: str
     model_version: str
     id: str | None = None
-    parameters: Parameters | None = None
-    outputs: list[ResponseOutput]
+    outputs: list[Tensor]
 
 
-class IndexEntry(Closed):
-    """One version in the repository."""
-
-    name: str
-    version: str
-    state: str
-    reason: str
-
-
-class Duration(Closed):
-    """How often, and how long altogether."""
-
-    count: int
-    ns: int
-
-
-class InferenceStatistics(Closed):
-    """Where the time of all requests went."""
-
-    success: Duration
-    fail: Duration
-    queue: Duration
-    compute_input: Duration
-    compute_infer: Duration
-    compute_output: Duration
-
-
-class BatchStatistics(Closed):
-    """The same for one size of batch."""
-
-    batch_size: int
-    compute_input: Duration
-    compute_infer: Duration
-    compute_output: Duration
-
-
-class ModelStatistics(Closed):
-    """Statistics of one version."""
-
-    name: str
-    version: str
-    last_inference: int
-    inference_count: int
-    execution_count: int
-    inference_stats: InferenceStatistics
-    batch_stats: list[BatchStatistics]
-
-
-class Statistics(Closed):
-    """Statistics of the versions that have worked."""
-
-    model_config = ConfigDict(extra="forbid", protected_namespaces=())
-
-    model_stats: list[ModelStatistics]
-
-
+Responses = dict[int | str, dict[str, Any]]
 BINARY_HEADER = "Inference-Header-Content-Length"
-DESCRIPTIONS = {
-    400: "The request is wrong; the message says how.",
-    401: "An API key is needed.",
-    403: "Not allowed.",
-    404: "There is no such model or version.",
-    408: "The body did not arrive in time.",
-    413: "Too many bytes or too many pixels.",
-    415: "Not a format or content type that is accepted.",
-    429: "Too many requests from one caller; see Retry-After.",
-    503: "No capacity now, or the deadline passed in the queue; see Retry-After.",
-    504: "The work did not end in time.",
-}
 RETRY_AFTER = {
     "Retry-After": {"description": "Seconds to wait.", "schema": {"type": "string", "pattern": "^[1-9][0-9]*$"}}
 }
-Responses = dict[int | str, dict[str, Any]]
-
-
-def errors(*statuses: int) -> Responses:
-    """Describe the error responses of a route."""
-    return {
-        status: {
-            "model": Error,
-            "description": DESCRIPTIONS[status],
-            **({"headers": RETRY_AFTER} if status in (429, 503) else {}),
-        }
-        for status in statuses
+BINARY = {"type": "string", "format": "binary"}
+ERRORS: Responses = {  # of every route
+    "4XX": {"model": Error, "description": "The request is wrong, or not allowed; the message says how."},
+    429: {"model": Error, "description": "Too many requests from one caller.", "headers": RETRY_AFTER},
+    503: {"model": Error, "description": "No capacity now, or the deadline passed.", "headers": RETRY_AFTER},
+    504: {"model": Error, "description": "The work did not end in time."},
+}
+INFER_RESPONSE: Responses = {
+    200: {
+        "model": InferResponse,
+        "content": {"application/octet-stream": {"schema": BINARY}},
+        "headers": {BINARY_HEADER: {"description": "Bytes of JSON before the tensors.", "schema": {"type": "string"}}},
     }
+}
 
 
 def images_body(media_types: tuple[str, ...], *, multiple: bool) -> dict[str, Any]:
     """Describe the request body of a route that takes images."""
-    binary = {"type": "string", "format": "binary"}
     base64 = {"type": "string", "contentEncoding": "base64", "minLength": 4}
     name = "images" if multiple else "image"
 
@@ -273,9 +208,9 @@ def images_body(media_types: tuple[str, ...], *, multiple: bool) -> dict[str, An
         schema = {"type": "array", "items": schema, "minItems": 1, "maxItems": 64} if multiple else schema
         return {"type": "object", "properties": {name: schema}, "required": [name], "additionalProperties": False}
 
-    content: dict[str, Any] = {} if multiple else {kind: {"schema": binary} for kind in media_types}
+    content: dict[str, Any] = {} if multiple else {kind: {"schema": BINARY} for kind in media_types}
     encoding = {"image": {"contentType": ", ".join(media_types)}}
-    content["multipart/form-data"] = {"schema": one_field("image", binary), "encoding": encoding}
+    content["multipart/form-data"] = {"schema": one_field("image", BINARY), "encoding": encoding}
     content["application/json"] = {"schema": one_field(name, base64)}
     return {"requestBody": {"required": True, "content": content}}
 
@@ -292,36 +227,3 @@ def json_body(schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
         return [resolve(inner) for inner in value] if isinstance(value, list) else value
 
     return {"requestBody": {"required": required, "content": {"application/json": {"schema": resolve(schema)}}}}
-
-
-def infer_response() -> dict[str, Any]:
-    """Describe a response of JSON, or of JSON followed by bytes."""
-    return {
-        "model": InferResponse,
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
-        "headers": {BINARY_HEADER: {"description": "Bytes of JSON before the tensors.", "schema": {"type": "string"}}},
-    }
-
-
-def complete(app: FastAPI, closed: frozenset[str]) -> dict[str, Any]:
-    """Generate the OpenAPI document, without FastAPI's own error schema, and with keys for the closed scopes."""
-    if app.openapi_schema:
-        return app.openapi_schema
-    document = FastAPI.openapi(app)
-    for name in ("HTTPValidationError", "ValidationError"):
-        document.get("components", {}).get("schemas", {}).pop(name, None)
-    content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
-    for operations in document["paths"].values():
-        for operation in operations.values():
-            operation["responses"].pop("422", None)
-            if operation.pop("x-scope", None) in closed:
-                operation["security"] = [{"bearer": []}, {"header": []}]
-                for status in (401, 403):
-                    operation["responses"][str(status)] = {"description": DESCRIPTIONS[status], "content": content}
-    if closed:
-        document.setdefault("components", {})["securitySchemes"] = {
-            "bearer": {"type": "http", "scheme": "bearer"},
-            "header": {"type": "apiKey", "in": "header", "name": "X-API-Key"},
-        }
-    app.openapi_schema = document
-    return document

@@ -6,7 +6,6 @@ import math
 import re
 import struct
 import zlib
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,8 @@ import orjson
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
-from bitedge.serve.api.errors import BodyTooLargeError, MediaTypeError, ServeError
-from bitedge.serve.api.schemas import InferRequest, RequestInput, RequestOutput
+from bitedge.serve.api.errors import MediaTypeError, ServeError, TooLargeError
+from bitedge.serve.api.schemas import BINARY_HEADER, InferRequest, RequestInput
 from bitedge.serve.inference.job import rank
 from bitedge.serve.models.backends import ServedModel
 
@@ -25,21 +24,14 @@ WINDOW_BITS = {"gzip": 31, "deflate": 15}
 
 
 @dataclass(frozen=True)
-class OutputSpec:
-    """The form in which the output is requested."""
-
-    binary: bool
-    classes: int = 0  # 0: the tensor itself
-
-
-@dataclass(frozen=True)
 class ParsedInferRequest:
     """A request for inference, checked against its model."""
 
     tensor: NDArray[Any]
-    output: OutputSpec
-    id: str | None
-    timeout_us: float | None
+    binary: bool = True  # the output is requested as bytes after the JSON
+    classes: int = 0  # so many classes are requested; 0: the tensor itself
+    id: str | None = None
+    timeout_us: float = 0  # 0: the default
 
 
 def decompress(body: bytes, encoding: str, limit: int) -> bytes:
@@ -54,42 +46,10 @@ def decompress(body: bytes, encoding: str, limit: int) -> bytes:
     except zlib.error:
         raise ServeError(f"the body is not {encoding}") from None
     if len(plain) > limit:
-        raise BodyTooLargeError(f"a request may have {limit} bytes, also when it is unpacked")
+        raise TooLargeError(f"a request may have {limit} bytes, also when it is unpacked")
     if not machine.eof:
         raise ServeError(f"the {encoding} body is cut off")
     return plain
-
-
-def parse(body: bytes, header_length: str | None, model: ServedModel, max_images: int) -> ParsedInferRequest:
-    """Read a request: JSON alone, JSON and bytes, or bytes alone (header length 0)."""
-    if header_length is None:
-        text, binary = body, b""
-    else:
-        if not re.fullmatch("[0-9]{1,12}", header_length) or int(header_length) > len(body):
-            raise ServeError(
-                f"Inference-Header-Content-Length: expected a length within the body, got {header_length!r}"
-            )
-        text, binary = body[: int(header_length)], body[int(header_length) :]
-    if header_length == "0":
-        tensor = from_bytes(binary, (1, *model.input_shape), model.input_type)
-        return ParsedInferRequest(tensor, OutputSpec(binary=True), None, None)
-    try:
-        request = InferRequest.model_validate(orjson.loads(text))
-    except (ValueError, RecursionError) as error:
-        raise ServeError(f"the request is not as the protocol says: {first_problem(error)}") from None
-    parameters = request.parameters or {}
-    tensor = read_input(request.inputs[0], binary, model, max_images)
-    output = read_output(request.outputs, parameters, model)
-    return ParsedInferRequest(tensor, output, request.id, read_timeout(parameters.get("timeout")))
-
-
-def read_timeout(timeout: Any) -> float | None:
-    """Check the parameter `timeout`, in microseconds; 0 and none mean the default."""
-    if timeout is None:
-        return None
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 <= timeout < math.inf:
-        raise ServeError(f"parameter timeout: expected microseconds, got {timeout!r}")
-    return float(timeout) or None
 
 
 def largest_request(model: ServedModel, max_images: int) -> int:
@@ -97,16 +57,53 @@ def largest_request(model: ServedModel, max_images: int) -> int:
     return 65_536 + 26 * max_images * math.prod(model.input_shape)
 
 
-def first_problem(error: Exception) -> str:
-    """The first thing that is wrong with a request, in a few words."""
-    if isinstance(error, ValidationError):
+def parse(body: bytes, header_length: str | None, model: ServedModel, max_images: int) -> ParsedInferRequest:
+    """Read a request: JSON alone, JSON and bytes, or bytes alone (header length 0)."""
+    if header_length == "0":
+        return ParsedInferRequest(from_bytes(body, (1, *model.input_shape), model.input_type))
+    length = len(body)
+    if header_length is not None:
+        if not re.fullmatch("[0-9]{1,12}", header_length) or int(header_length) > length:
+            raise ServeError(f"{BINARY_HEADER}: expected a length within the body, got {header_length!r}")
+        length = int(header_length)
+    try:
+        fields = orjson.loads(body[:length])
+    except (ValueError, RecursionError) as error:
+        raise ServeError(f"the request is not JSON: {str(error)[:200]}") from None
+    return check_request(fields, body[length:], model, max_images)
+
+
+def check_request(fields: Any, binary: bytes, model: ServedModel, max_images: int) -> ParsedInferRequest:
+    """Check a request of the protocol, with the bytes of its tensor if they are apart."""
+    try:
+        request = InferRequest.model_validate(without_nulls(fields))
+    except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
-    return str(error)[:200]
+        where = ".".join(map(str, first["loc"]))
+        raise ServeError(f"the request is not as the protocol says: {where}: {first['msg']}") from None
+    tensor = read_input(request.inputs[0], binary, model, max_images)
+    names = [output.name[:80] for output in request.outputs]
+    if names not in ([], [model.output_name]):
+        raise ServeError(f"expected the output {model.output_name}, once, got {', '.join(names[:4])}")
+    as_binary, classes = request.parameters.binary_data_output, 0
+    if request.outputs:
+        own = request.outputs[0].parameters
+        as_binary = as_binary if own.binary_data is None else own.binary_data
+        classes = min(own.classification, model.output_count)
+    return ParsedInferRequest(tensor, as_binary, classes, request.id, request.parameters.timeout)
+
+
+def without_nulls(value: Any) -> Any:
+    """Leave out optional fields that are null, as some clients send them."""
+    if isinstance(value, dict):
+        return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
+    if isinstance(value, list) and value and isinstance(value[0], dict):
+        return [without_nulls(inner) for inner in value]
+    return value
 
 
 def read_input(source: RequestInput, binary: bytes, model: ServedModel, max_images: int) -> NDArray[Any]:
-    """The one input tensor."""
+    """Return the one input tensor."""
     shape = tuple(source.shape)
     if source.name != model.input_name or source.datatype != model.input_type:
         expected = f"{model.input_name} of type {model.input_type}"
@@ -114,34 +111,33 @@ def read_input(source: RequestInput, binary: bytes, model: ServedModel, max_imag
     if len(shape) != 4 or shape[1:] != model.input_shape or not 1 <= shape[0] <= max_images:
         expected = f"[1 to {max_images}, {', '.join(map(str, model.input_shape))}]"
         raise ServeError(f"input {source.name}: expected shape {expected}, got {list(shape)}")
-    size = (source.parameters or {}).get("binary_data_size")
-    if size is None:
-        if source.data is None:
-            raise ServeError(f"input {source.name}: expected data, or binary_data_size and bytes after the JSON")
-        return from_json(source.data, shape, source.datatype)
-    if source.data is not None or size != len(binary) or isinstance(size, bool):
-        raise ServeError(f"input {source.name}: binary_data_size is {size!r}, and {len(binary)} bytes follow the JSON")
-    return from_bytes(binary, shape, source.datatype)
+    size = source.parameters.binary_data_size
+    if (size is None) == (source.data is None) or (size or 0) != len(binary):
+        expected = "expected data, or binary_data_size and so many bytes after the JSON"
+        raise ServeError(f"input {source.name}: {expected}; binary_data_size is {size}, and {len(binary)} bytes follow")
+    if source.data is None:
+        return from_bytes(binary, shape, source.datatype)
+    return from_json(source.data, shape, source.datatype)
 
 
 def from_bytes(data: bytes, shape: tuple[int, ...], datatype: str) -> NDArray[Any]:
-    """Little-endian numbers, outermost dimension first."""
+    """Read little-endian numbers, outermost dimension first."""
     dtype = DTYPES[datatype]
-    expected = int(np.prod(shape)) * dtype.itemsize
+    expected = math.prod(shape) * dtype.itemsize
     if len(data) != expected:
         raise ServeError(f"expected {expected} bytes for {datatype} of shape {list(shape)}, got {len(data)}")
     return finite(np.frombuffer(data, dtype).reshape(shape))
 
 
 def from_json(data: list[Any], shape: tuple[int, ...], datatype: str) -> NDArray[Any]:
-    """Numbers in a list, nested or flat."""
-    expected = f"{int(np.prod(shape))} numbers of type {datatype}, nested as {list(shape)} or flat"
+    """Read numbers in a list, nested or flat."""
+    expected = f"{math.prod(shape)} numbers of type {datatype}, nested as {list(shape)} or flat"
     try:
         values = np.asarray(data)
     except (ValueError, OverflowError):
         raise ServeError(f"expected {expected}, got a list that is not rectangular") from None
     kinds = "iu" if datatype == "UINT8" else "iuf"
-    if values.dtype.kind not in kinds or values.shape not in (shape, (int(np.prod(shape)),)):
+    if values.dtype.kind not in kinds or values.shape not in (shape, (math.prod(shape),)):
         raise ServeError(f"expected {expected}, got {values.dtype} of shape {list(values.shape)}")
     if datatype == "UINT8" and (values.min() < 0 or values.max() > 255):
         raise ServeError(f"expected numbers from 0 to 255, got {values.min()} to {values.max()}")
@@ -155,52 +151,34 @@ def finite(tensor: NDArray[Any]) -> NDArray[Any]:
     return tensor
 
 
-def read_output(outputs: list[RequestOutput] | None, parameters: Mapping[str, Any], model: ServedModel) -> OutputSpec:
-    """Which form of the output is asked for."""
-    binary = parameters.get("binary_data_output") is True
-    if not outputs:
-        return OutputSpec(binary=binary)
-    if len(outputs) > 1 or outputs[0].name != model.output_name:
-        names = ", ".join(output.name[:80] for output in outputs[:4])
-        raise ServeError(f"expected the output {model.output_name}, once, got {names}")
-    own = outputs[0].parameters or {}
-    classes = read_classes(own.get("classification", 0))
-    return OutputSpec(binary=own.get("binary_data", binary) is True, classes=min(classes, model.output_count))
+def output_tensor(
+    model: ServedModel, outputs: NDArray[np.float32], parsed: ParsedInferRequest
+) -> tuple[dict[str, Any], list[str]]:
+    """Describe the output; return also `value:index:label` of the best classes, if they are requested."""
+    if not parsed.classes:
+        return {"name": model.output_name, "shape": list(outputs.shape), "datatype": "FP32"}, []
+    ranked = rank(outputs, parsed.classes)
+    texts = [f"{value:f}:{i}:{model.labels[i]}" for row in ranked for i, value in row]
+    return {"name": model.output_name, "shape": [len(outputs), parsed.classes], "datatype": "BYTES"}, texts
 
 
-def read_classes(classes: Any) -> int:
-    """Check the parameter `classification`: how many classes to name; 0 asks for the tensor itself."""
-    whole = isinstance(classes, (int, float)) and not isinstance(classes, bool) and math.isfinite(classes)
-    if not whole or classes < 0 or classes != int(classes):
-        raise ServeError(f"parameter classification: expected a number of classes, got {classes!r}")
-    return int(classes)
+def encode(outputs: NDArray[np.float32], texts: list[str]) -> bytes:
+    """Encode an output as bytes; in a BYTES tensor, every element has its length as uint32 before it."""
+    if not texts:
+        return outputs.astype("<f4").tobytes()
+    return b"".join(struct.pack("<I", len(text)) + text for text in (text.encode() for text in texts))
 
 
 def respond(model: ServedModel, outputs: NDArray[np.float32], parsed: ParsedInferRequest) -> tuple[bytes, int | None]:
-    """The body of the answer, and the length of its JSON when bytes follow it."""
-    output: dict[str, Any] = {"name": model.output_name, "shape": list(outputs.shape), "datatype": "FP32"}
-    texts: list[str] = []
-    if parsed.output.classes:
-        texts = class_strings(model, outputs, parsed.output.classes)
-        output |= {"shape": [len(outputs), parsed.output.classes], "datatype": "BYTES"}
+    """Return the body of the answer, and the length of its JSON when bytes follow it."""
+    output, texts = output_tensor(model, outputs, parsed)
     answer: dict[str, Any] = {"model_name": model.name, "model_version": model.version, "outputs": [output]}
     if parsed.id is not None:
         answer["id"] = parsed.id
-    if not parsed.output.binary:
+    if not parsed.binary:
         output["data"] = texts or outputs.ravel().tolist()
         return orjson.dumps(answer), None
-    data = encode_bytes(texts) if texts else outputs.astype("<f4").tobytes()
+    data = encode(outputs, texts)
     output["parameters"] = {"binary_data_size": len(data)}
     header = orjson.dumps(answer)
     return header + data, len(header)
-
-
-def encode_bytes(texts: list[str]) -> bytes:
-    """Encode a BYTES tensor: the length of every element as uint32, then its bytes."""
-    encoded = [text.encode() for text in texts]
-    return b"".join(struct.pack("<I", len(text)) + text for text in encoded)
-
-
-def class_strings(model: ServedModel, outputs: NDArray[np.float32], count: int) -> list[str]:
-    """Return `value:index:label` of the best classes of every image."""
-    return [f"{value:f}:{i}:{model.labels[i]}" for row in rank(outputs, count) for i, value in row]

@@ -23,16 +23,7 @@ from typing import Any
 import numpy as np
 
 from bitedge.serve.api.errors import InternalError, ServeError, ShedError
-from bitedge.serve.inference.job import (
-    Answer,
-    BatchReport,
-    Job,
-    Outcome,
-    group_by_model,
-    run_group,
-    set_outcomes,
-    too_late,
-)
+from bitedge.serve.inference.job import Answer, BatchReport, Job, Outcome, group_by_model, run_group
 from bitedge.serve.inference.preprocessing import ImageLimits, open_image, prepare
 from bitedge.serve.inference.throughput import ThroughputEstimator
 from bitedge.serve.security.limits import PixelBudget
@@ -62,7 +53,7 @@ class Batcher:
     ) -> None:
         self.capacity = capacity
         self.throughput = ThroughputEstimator(max(1, threads))
-        self._pending = 0
+        self.pending = 0  # images that wait or run
         self._max_batch = max_batch
         self._delay = delay
         self._limits = limits
@@ -96,25 +87,20 @@ class Batcher:
         busy = any(since and now - since > seconds for since in self._busy_since)
         return busy or (self._loop is not None and not all(thread.is_alive() for thread in self._threads))
 
-    @property
-    def pending(self) -> int:
-        """Images that wait or run."""
-        return self._pending
-
     def _change_pending(self, count: int) -> None:
-        self._pending += count
-        self._on_pending(self._pending)
+        self.pending += count
+        self._on_pending(self.pending)
 
     def check_capacity(self, count: int = 1, budget: float | None = None) -> None:
         """Refuse work that does not fit, or that could not begin in time at the present throughput."""
         if count > self.capacity:
             raise ServeError(f"expected at most {self.capacity} images, the size of the queue, got {count}; send fewer")
-        wait = self.throughput.seconds_for(self._pending)
-        if self._pending + count > self.capacity:
-            message = f"the queue is full ({self._pending} of {self.capacity} images); retry later"
+        wait = self.throughput.seconds_for(self.pending)
+        if self.pending + count > self.capacity:
+            message = f"the queue is full ({self.pending} of {self.capacity} images); retry later"
             raise ShedError(message, reason="queue_full", retry_after=wait)
         if budget is not None and wait > HEADROOM * budget:
-            message = f"{self._pending} images wait, about {wait:.2f} s; the deadline is {budget:.2f} s; retry later"
+            message = f"{self.pending} images wait, about {wait:.2f} s; the deadline is {budget:.2f} s; retry later"
             raise ShedError(message, reason="deadline_unreachable", retry_after=wait)
 
     def submit(self, job: Job) -> asyncio.Future[Answer]:
@@ -131,15 +117,9 @@ class Batcher:
         assert self._loop is not None, "start() comes first"
         self.check_capacity()
         self._change_pending(1)
-        work = asyncio.ensure_future(self._loop.run_in_executor(self._decoders, function, *arguments))
-
-        def done(finished: asyncio.Future[bytes]) -> None:  # also called when nobody waits for it any more
-            self._change_pending(-1)
-            if not finished.cancelled():
-                finished.exception()
-
-        work.add_done_callback(done)
-        return await asyncio.shield(work)
+        work = self._loop.run_in_executor(self._decoders, function, *arguments)
+        work.add_done_callback(lambda _: self._change_pending(-1))
+        return await asyncio.shield(work)  # it goes on, and counts, when nobody waits for it any more
 
     def _work(self, number: int) -> None:
         while True:
@@ -201,7 +181,9 @@ class Batcher:
                 outcomes.append((job, asyncio.CancelledError()))
             elif time.perf_counter() + expected > job.deadline:
                 job.model.seconds_per_image *= 0.9  # one slow measurement must not refuse everything that follows
-                outcomes.append((job, too_late(job)))
+                waited = time.perf_counter() - job.created
+                message = f"the deadline cannot be met after {waited:.3f} s in the queue; retry later"
+                outcomes.append((job, ShedError(message, reason="deadline")))
             else:
                 try:
                     if self._decode(job):
@@ -221,29 +203,24 @@ class Batcher:
         image = open_image(job.payload, self._limits)
         if image.width * image.height > INLINE_PIXELS:
             job.decoded_apart = True
-            self._decoders.submit(self._decode_large, job, job.payload)
+            self._decoders.submit(self._decode_large, job, job.payload, image.width * image.height)
             return False
         job.tensor = prepare(image, job.model.geometry, self._limits)[None]
         job.decode = time.perf_counter() - begun
         return True
 
-    def _decode_large(self, job: Job, data: bytes) -> None:
-        outcome: BaseException
+    def _decode_large(self, job: Job, data: bytes, pixels: int) -> None:
         try:
-            if job.cancelled:
-                raise asyncio.CancelledError
-            image = open_image(data, self._limits)
-            with self._pixels.reserve(image.width * image.height, job.deadline):
+            with self._pixels.reserve(pixels, job.deadline):
+                if job.cancelled:
+                    raise asyncio.CancelledError
                 begun = time.perf_counter()
-                image = open_image(data, self._limits)  # its time to decode begins now
-                job.tensor = prepare(image, job.model.geometry, self._limits)[None]
+                job.tensor = prepare(open_image(data, self._limits), job.model.geometry, self._limits)[None]
                 job.decode = time.perf_counter() - begun
-                self._jobs.put(job)
-                return
+            self._jobs.put(job)
         except BaseException as error:
-            outcome = error
-        assert self._loop is not None
-        self._loop.call_soon_threadsafe(self._settle, [(job, outcome)], [], 0.0)
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._settle, [(job, error)], [], 0.0)
 
     def _settle(self, outcomes: Sequence[Outcome], reports: Sequence[BatchReport], worked: float) -> None:
         """On the event loop: hand out the answers of a batch, and count."""
@@ -251,19 +228,27 @@ class Batcher:
         self.throughput.add(sum(job.count for job, outcome in outcomes if isinstance(outcome, Answer)), worked)
         for report in reports:
             self._on_batch(report)
-        if abandoned := set_outcomes([(job, self._as_error(outcome)) for job, outcome in outcomes]):
-            self._on_drop("disconnected", abandoned)
+        for job, outcome in outcomes:
+            assert job.future is not None
+            if job.future.done():
+                self._on_drop("disconnected", job.count)
+            elif isinstance(outcome, Answer):
+                job.future.set_result(outcome)
+            elif isinstance(outcome, asyncio.CancelledError):
+                job.future.cancel()
+            else:
+                job.future.set_exception(self._as_error(outcome))
 
-    def _as_error(self, outcome: Answer | BaseException) -> Answer | BaseException:
+    def _as_error(self, error: BaseException) -> ServeError:
         """Turn what a thread raised into what a client is told."""
-        if isinstance(outcome, ShedError):
-            outcome.retry_after = self.throughput.seconds_for(self._pending)
-        elif isinstance(outcome, MemoryError):
+        if isinstance(error, ShedError):
+            error.retry_after = self.throughput.seconds_for(self.pending)
+        if isinstance(error, ServeError):
+            return error
+        if isinstance(error, MemoryError):
             return ShedError("there is not enough memory for this request now; retry later", reason="memory")
-        elif not isinstance(outcome, (Answer, ServeError, asyncio.CancelledError)):
-            log.error("a job failed", exc_info=outcome)
-            return InternalError(f"internal error ({type(outcome).__name__})")
-        return outcome
+        log.error("a job failed", exc_info=error)
+        return InternalError(f"internal error ({type(error).__name__})")
 
 
 def batch_limit(seconds_per_image: float, most: int) -> int:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bitedge.serve.api.errors import ShedError
 from bitedge.serve.models.backends import ServedModel
 
 
@@ -43,7 +42,7 @@ class Job:
     tensor: NDArray[Any] | None = None
     decode: float = 0.0
     decoded_apart: bool = False  # in a decoder thread, whose time is not that of the batch
-    started: float = 0.0
+    queued: float = 0.0  # seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,8 +79,7 @@ def rank(values: NDArray[np.float32], top_k: int) -> list[list[tuple[int, float]
 
 def run_group(group: Sequence[Job]) -> tuple[list[Outcome], BatchReport]:
     """Run one batch and split its outputs; a failure is the outcome of every job."""
-    model = group[0].model
-    begun = time.perf_counter()
+    model, begun = group[0].model, time.perf_counter()
     images = sum(job.count for job in group)
     try:
         tensors = [job.tensor for job in group if job.tensor is not None]
@@ -90,8 +88,7 @@ def run_group(group: Sequence[Job]) -> tuple[list[Outcome], BatchReport]:
         model.observe(images, inference)
         outcomes = split_outputs(group, outputs, begun, inference)
     except Exception as error:
-        inference = time.perf_counter() - begun
-        return [(job, error) for job in group], BatchReport(model, group, images, inference, failed=True)
+        return [(job, error) for job in group], BatchReport(model, group, images, 0.0, failed=True)
     return outcomes, BatchReport(model, group, images, inference, failed=False)
 
 
@@ -102,33 +99,9 @@ def split_outputs(group: Sequence[Job], outputs: NDArray[np.float32], begun: flo
     outcomes: list[Outcome] = []
     row = 0
     for job in group:
-        job.started = begun
-        waited = max(0.0, begun - job.created - job.decode)
+        job.queued = max(0.0, begun - job.created - job.decode)
         ranking = best[row][: job.top_k] if job.top_k else []
         rows = outputs[row : row + job.count]
-        outcomes.append((job, Answer(rows, ranking, job.decode, waited, inference, len(outputs), begun)))
+        outcomes.append((job, Answer(rows, ranking, job.decode, job.queued, inference, len(outputs), begun)))
         row += job.count
     return outcomes
-
-
-def too_late(job: Job) -> ShedError:
-    """Say why a job is dropped before it runs."""
-    waited = time.perf_counter() - job.created
-    message = f"the deadline cannot be met after {waited:.3f} s in the queue; retry later"
-    return ShedError(message, reason="deadline")
-
-
-def set_outcomes(outcomes: Sequence[Outcome]) -> int:
-    """Resolve the futures, on their event loop; return how many images nobody waits for any more."""
-    abandoned = 0
-    for job, outcome in outcomes:
-        assert job.future is not None
-        if job.future.done():
-            abandoned += job.count
-        elif isinstance(outcome, Answer):
-            job.future.set_result(outcome)
-        elif isinstance(outcome, asyncio.CancelledError):
-            job.future.cancel()
-        else:
-            job.future.set_exception(outcome)
-    return abandoned

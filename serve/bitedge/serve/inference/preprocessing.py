@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageChops, ImageOps, UnidentifiedImageError
 
-from bitedge.serve.api.errors import ImageError, ImageFormatError, ImageTooLargeError, ServeError
+from bitedge.serve.api.errors import ImageError, MediaTypeError, ServeError, TooLargeError
 
 FORMATS: Final = ("JPEG", "PNG", "WEBP", "BMP")
 MEDIA_TYPES: Final = ("image/jpeg", "image/png", "image/webp", "image/bmp")
@@ -30,7 +30,6 @@ INTERPOLATIONS: Final = {
     "bicubic": Image.Resampling.BICUBIC,
 }
 BLOCK: Final = 4096  # bytes between two looks at the clock
-QUICK_BYTES: Final = 16384  # so few bytes, of at most 16 times as many pixels, cannot take long
 ORIENTATION_KEYS: Final = ("exif", "xmp", "XML:com.adobe.xmp", "Raw profile type exif")
 SIXTEEN_BIT: Final = ("I;16", "I;16L", "I;16B", "I;16N")
 
@@ -54,18 +53,15 @@ class Preprocessing:
     interpolation: str = "bilinear"
 
     @staticmethod
-    def of(data: Mapping[str, Any] | Preprocessing) -> Preprocessing:
+    def of(data: Mapping[str, Any]) -> Preprocessing:
         """Check the plain data of `docs/architecture.md`; the arithmetic (scale, offset) is inside the network."""
-        if isinstance(data, Preprocessing):
-            return data
         try:
             height, width = (int(side) for side in data["size"])
-            resize = data.get("resize")
-            resize = None if resize is None else int(resize)
-            interpolation = str(data.get("interpolation", "bilinear"))
+            resize = None if data.get("resize") is None else int(data["resize"])
             channels = len(data.get("scale", (1, 1, 1)))
         except (KeyError, TypeError, ValueError) as error:
             raise ServeError(f"preprocessing needs size [height, width] and numbers, got {data!r}") from error
+        interpolation = str(data.get("interpolation", "bilinear"))
         if min(height, width) < 1 or channels not in (1, 3):
             raise ServeError(f"preprocessing needs a positive size and 1 or 3 channels, got {data!r}")
         if resize is not None and resize < max(height, width):
@@ -78,13 +74,6 @@ class Preprocessing:
     def mode(self) -> str:
         """Pillow's name for the network's channels."""
         return "L" if self.channels == 1 else "RGB"
-
-    def resized(self, width: int, height: int) -> tuple[int, int]:
-        """The size that an image gets before it is cropped: its shorter side becomes `resize`, if that is given."""
-        if self.resize is None:
-            return self.width, self.height
-        short = min(width, height)
-        return self.resize * width // short, self.resize * height // short
 
 
 class TimedFile(io.BytesIO):
@@ -104,22 +93,17 @@ class TimedFile(io.BytesIO):
 def open_image(data: bytes, limits: ImageLimits) -> Image.Image:
     """Read the header only, and refuse what is too large or of another format."""
     try:
-        image = Image.open(
-            TimedFile(data, limits.seconds) if len(data) > QUICK_BYTES else io.BytesIO(data), formats=FORMATS
-        )
-        if len(data) <= QUICK_BYTES < image.width * image.height // 16:  # few bytes that unpack to many pixels
-            image = Image.open(TimedFile(data, limits.seconds), formats=FORMATS)
+        image = Image.open(TimedFile(data, limits.seconds), formats=FORMATS)
     except UnidentifiedImageError:
-        raise ImageFormatError(f"expected a {', '.join(FORMATS)} image, got {_describe(data)}") from None
+        got = f"{len(data)} bytes that start with {data[:8].hex(' ')}" if data else "no bytes at all"
+        raise MediaTypeError(f"expected a {', '.join(FORMATS)} image, got {got}") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning):
-        raise ImageTooLargeError(f"an image may have {limits.pixels} pixels; this one has many more") from None
+        raise TooLargeError(f"an image may have {limits.pixels} pixels; this one has many more") from None
     except Exception as error:  # Pillow's plugins meet hostile bytes with every exception there is
         raise ImageError(f"the image's header cannot be read: {_one_line(error)}") from None
     width, height = image.size
     if width * height > limits.pixels:
-        raise ImageTooLargeError(
-            f"an image may have {limits.pixels} pixels, this one has {width}x{height}; scale it down"
-        )
+        raise TooLargeError(f"an image may have {limits.pixels} pixels, this one has {width}x{height}; scale it down")
     return image
 
 
@@ -135,13 +119,8 @@ def prepare(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimit
         raise ImageError(f"the image takes longer than {limits.seconds:g} s to decode; send a simpler one") from None
     except Exception as error:  # as above: a damaged file is the sender's fault, whatever Pillow calls it
         raise ImageError(f"the image cannot be decoded: {_one_line(error)}") from None
-    return fit_pixels(plain, preprocessing, limits)
-
-
-def fit_pixels(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimits) -> NDArray[np.uint8]:
-    """Resize and crop an image of the right mode, and take its pixels."""
-    pixels = np.frombuffer(fit(image, preprocessing, limits).tobytes(), np.uint8)
-    return pixels.reshape(preprocessing.height, preprocessing.width, preprocessing.channels)
+    fitted = fit(plain, preprocessing, limits)
+    return np.frombuffer(fitted.tobytes(), np.uint8).reshape(fitted.height, fitted.width, preprocessing.channels)
 
 
 def load_image(
@@ -150,14 +129,8 @@ def load_image(
     """Decode an image file or its bytes to the uint8 `[height, width, channels]` array that a network takes."""
     limits = limits or ImageLimits()
     data = source if isinstance(source, bytes) else Path(source).read_bytes()
-    if not data:
-        raise ImageError("expected an image, got no bytes at all")
-    return prepare(open_image(data, limits), Preprocessing.of(preprocessing), limits)
-
-
-def warm_up() -> None:
-    """Load Pillow's plugins before the first request has to wait for them."""
-    Image.init()
+    geometry = preprocessing if isinstance(preprocessing, Preprocessing) else Preprocessing.of(preprocessing)
+    return prepare(open_image(data, limits), geometry, limits)
 
 
 def to_mode(image: Image.Image, mode: str) -> Image.Image:
@@ -180,23 +153,20 @@ def to_mode(image: Image.Image, mode: str) -> Image.Image:
 
 
 def fit(image: Image.Image, preprocessing: Preprocessing, limits: ImageLimits) -> Image.Image:
-    """Resize the shorter side and crop the centre, or resize both sides when `resize` is not given."""
-    target = (preprocessing.width, preprocessing.height)
-    width, height = image.size
-    scaled = preprocessing.resized(width, height)
-    if preprocessing.resize is not None and scaled[0] * scaled[1] > limits.pixels:
-        raise ImageTooLargeError(f"a {width}x{height} image is too long and thin to be resized; crop it first")
+    """Resize the shorter side to `resize` and crop the centre, or resize both sides when `resize` is not given."""
+    width, height = preprocessing.width, preprocessing.height
+    scaled = (width, height)
+    if preprocessing.resize is not None:
+        resize, short = preprocessing.resize, min(image.size)
+        scaled = (resize * image.width // short, resize * image.height // short)
+        if scaled[0] * scaled[1] > limits.pixels:
+            raise TooLargeError(f"an image of {image.size} is too long and thin to be resized; crop it first")
     if scaled != image.size:
         image = image.resize(scaled, INTERPOLATIONS[preprocessing.interpolation])
-    if scaled == target:
+    if scaled == (width, height):
         return image
-    left = round((scaled[0] - target[0]) / 2)
-    top = round((scaled[1] - target[1]) / 2)
-    return image.crop((left, top, left + target[0], top + target[1]))
-
-
-def _describe(data: bytes) -> str:
-    return f"{len(data)} bytes that start with {data[:8].hex(' ')}" if data else "no bytes at all"
+    left, top = round((scaled[0] - width) / 2), round((scaled[1] - height) / 2)
+    return image.crop((left, top, left + width, top + height))
 
 
 def _one_line(error: Exception) -> str:

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from bitedge.serve.api.errors import ServeError, UnknownModelError
 from bitedge.serve.models.backends import ServedModel, load_model
@@ -19,7 +18,6 @@ from bitedge.serve.models.repository import Candidate, Root, scan_all
 
 MISSES_BEFORE_REMOVAL = 2  # a folder that is being replaced may be gone for a moment
 UNLOADED = "unloaded"
-NO_SIGNATURE = (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class Entry:
     """One version on disk, and the model that was loaded from it."""
 
     candidate: Candidate
-    signature: tuple[int, int, int]
+    signature: tuple[int, int, int] | None
     model: ServedModel | None
     reason: str = ""
     misses: int = 0
@@ -40,9 +38,9 @@ class Entry:
 
 @dataclass(frozen=True)
 class Event:
-    """A change of a version; `error` says why it was refused."""
+    """A version was loaded, replaced, refused, removed or unloaded; `error` says why it was refused."""
 
-    kind: Literal["loaded", "replaced", "refused", "removed", "unloaded"]
+    kind: str
     name: str
     version: str
     error: str = ""
@@ -56,18 +54,19 @@ class Snapshot:
     newest: Mapping[str, Entry] = field(default_factory=dict)
 
     @staticmethod
-    def of(table: Mapping[str, Mapping[str, Entry]]) -> Snapshot:
-        """Find the newest version of every model."""
-        newest = {}
-        for name, entries in sorted(table.items()):
-            ready = [entry for entry in entries.values() if entry.model is not None]
-            if ready:
-                newest[name] = max(ready, key=lambda entry: int(entry.candidate.version))
+    def of(entries: Sequence[Entry]) -> Snapshot:
+        """Sort entries by model and version, and find the newest version of every model."""
+        table: dict[str, dict[str, Entry]] = {}
+        newest: dict[str, Entry] = {}
+        for entry in sorted(entries, key=lambda entry: (entry.candidate.name, int(entry.candidate.version))):
+            table.setdefault(entry.candidate.name, {})[entry.candidate.version] = entry
+            if entry.model is not None:
+                newest[entry.candidate.name] = entry
         return Snapshot(table, newest)
 
     def entries(self) -> list[Entry]:
         """List every version, sorted by model and version."""
-        return [self.table[name][v] for name in sorted(self.table) for v in sorted(self.table[name], key=int)]
+        return [entry for versions in self.table.values() for entry in versions.values()]
 
 
 class Registry:
@@ -90,69 +89,54 @@ class Registry:
         self._lock = threading.Lock()
 
     @staticmethod
-    def of(paths: Sequence[Path], name: str | None = None, **options: str | None) -> Registry:
+    def of(
+        paths: Sequence[Path], name: str | None = None, *, kernels: str | None = None, default: str | None = None
+    ) -> Registry:
         """Make a registry of paths; `name` is for a single model."""
         if name is not None and len(paths) > 1:
             raise ServeError(f"model-name {name}: expected one model, got {len(paths)}; rename the files instead")
-        return Registry([Root.of(path, name) for path in paths], **options)  # type: ignore[arg-type]
+        return Registry([Root.of(path, name) for path in paths], kernels=kernels, default=default)
 
-    def refresh(self, *, unloaded: frozenset[str] | None = None, retry: str = "") -> list[Event]:
-        """Load what is new or changed on disk, drop what is gone or unloaded; `retry` names a model to try again."""
+    def refresh(self, *, retry: bool = False) -> list[Event]:
+        """Load what is new or changed on disk, drop what is gone or unloaded; `retry` loads refused files again."""
         with self._lock:
-            if unloaded is not None:
-                self.unloaded = unloaded
-            found = {(c.name, c.version): c for c in scan_all(self.roots)}
+            old = {(e.candidate.name, e.candidate.version): e for e in self.snapshot.entries()}
             events: list[Event] = []
-            for candidate in found.values():
-                self._refresh_one(candidate, retry == candidate.name, events)
-            for entry in self.snapshot.entries():
-                if (entry.candidate.name, entry.candidate.version) not in found:
-                    self._miss(entry, events)
+            entries: list[Entry] = []
+            for candidate in scan_all(self.roots):
+                known = old.pop((candidate.name, candidate.version), None)
+                entry, kind = self._refresh_one(candidate, known, retry)
+                entries += [entry] if entry is not None else []
+                if kind:
+                    error = entry.reason if entry is not None and kind == "refused" else ""
+                    events.append(Event(kind, candidate.name, candidate.version, error))
+            for entry in old.values():
+                if entry.misses + 1 < MISSES_BEFORE_REMOVAL:
+                    entries.append(replace(entry, misses=entry.misses + 1))
+                else:
+                    events.append(Event("removed", entry.candidate.name, entry.candidate.version))
+            self.snapshot = Snapshot.of(entries)
         for event in events:
             self.on_event(event)
         return events
 
-    def _refresh_one(self, candidate: Candidate, retry: bool, events: list[Event]) -> None:
-        name, version = candidate.name, candidate.version
-        old = self.snapshot.table.get(name, {}).get(version)
-        if name in self.unloaded:
-            if old is None or old.reason != UNLOADED:
-                self._put(Entry(candidate, NO_SIGNATURE, None, UNLOADED))
-                events.append(Event("unloaded", name, version))
-            return
+    def _refresh_one(self, candidate: Candidate, old: Entry | None, retry: bool) -> tuple[Entry | None, str]:
+        """Return the entry of a version, and what happened to it, if anything did."""
+        if candidate.name in self.unloaded:
+            kind = "" if old is not None and old.reason == UNLOADED else "unloaded"
+            return Entry(candidate, None, None, UNLOADED), kind
         try:
             signature = candidate.signature()
         except OSError:  # gone since the scan; the next one reports it
-            return
+            return old, ""
         if old is not None and old.signature == signature and not (retry and old.reason):
-            if old.misses:
-                self._put(replace(old, misses=0))
-            return
+            return replace(old, misses=0), ""
+        serving = old.model if old is not None else None
         try:
-            model = load_model(candidate.path, name=name, version=version, kernels=self._kernels)
+            model = load_model(candidate.path, name=candidate.name, version=candidate.version, kernels=self._kernels)
         except ServeError as error:
-            kept = old.model if old is not None else None
-            self._put(Entry(candidate, signature, kept, reason=str(error)))
-            events.append(Event("refused", name, version, str(error)))
-            return
-        self._put(Entry(candidate, signature, model))
-        events.append(Event("loaded" if old is None or old.model is None else "replaced", name, version))
-
-    def _miss(self, entry: Entry, events: list[Event]) -> None:
-        name, version = entry.candidate.name, entry.candidate.version
-        if entry.misses + 1 < MISSES_BEFORE_REMOVAL:
-            self._put(replace(entry, misses=entry.misses + 1))
-            return
-        table = self.snapshot.table
-        entries = {key: value for key, value in table[name].items() if key != version}
-        rest = {key: value for key, value in table.items() if key != name}
-        self.snapshot = Snapshot.of({**rest, name: entries} if entries else rest)
-        events.append(Event("removed", name, version))
-
-    def _put(self, entry: Entry) -> None:
-        name, version = entry.candidate.name, entry.candidate.version
-        table = self.snapshot.table
-        self.snapshot = Snapshot.of({**table, name: {**table.get(name, {}), version: entry}})
+            return Entry(candidate, signature, serving, reason=str(error)), "refused"
+        return Entry(candidate, signature, model), "loaded" if serving is None else "replaced"
 
     def check_known(self, name: str) -> None:
         """Refuse the name of a model that is neither in the table nor on disk."""
@@ -169,24 +153,18 @@ class Registry:
     def entry(self, name: str | None = None, version: str | None = None) -> Entry:
         """Return the version that serves a request; the newest, of the default model, where none is named."""
         snapshot = self.snapshot
-        name = name or self.default_name
-        if name is None and snapshot.table:
-            known = ", ".join(sorted(snapshot.table))
-            raise ServeError(f"there is no default model; name one of {known}, or start with --default-model")
-        entries = snapshot.table.get(name or "")
-        if not entries:
-            known = ", ".join(sorted(snapshot.table)) or "none"
+        name = name or self.default_name or ""
+        if name not in snapshot.table:
+            known = ", ".join(snapshot.table) or "none"
+            if not name and snapshot.table:
+                raise ServeError(f"there is no default model; name one of {known}, or start with --default-model")
             raise UnknownModelError(f"there is no model {name or 'at all'}; these are served: {known}")
-        if version:
-            entry = entries.get(version)
-            if entry is None or entry.model is None:
-                why = f" ({entry.reason})" if entry is not None else ""
-                raise UnknownModelError(f"model {name} has no version {version} that can be served{why}")
-            return entry
-        newest = snapshot.newest.get(name or "")
-        if newest is None:
-            raise UnknownModelError(f"model {name} has no version that can be served; GET /v1/models says why")
-        return newest
+        entry = snapshot.table[name].get(version) if version else snapshot.newest.get(name)
+        if entry is None or entry.model is None:
+            why = f" ({entry.reason})" if entry is not None else ""
+            which = f"version {version}" if version else "version"
+            raise UnknownModelError(f"model {name} has no {which} that can be served{why}; GET /v1/models says more")
+        return entry
 
     def get(self, name: str | None = None, version: str | None = None) -> ServedModel:
         """Return the model that serves a request."""
@@ -197,10 +175,7 @@ class Registry:
     @property
     def default_name(self) -> str | None:
         """The model for requests that name none: the configured one, or the only one."""
-        if self.default is not None:
-            return self.default
-        table = self.snapshot.table
-        return next(iter(table)) if len(table) == 1 else None
+        return self.default or (next(iter(self.snapshot.table)) if len(self.snapshot.table) == 1 else None)
 
     @property
     def ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""Model files on disk, and the state that the worker processes of one service share.
+"""Model files on disk.
 
 A repository has one folder for each model, and in it one numbered folder for each version. What a root is (a file, an
 export folder or a repository) is decided once, when the service starts; a stray file never changes it.
@@ -6,12 +6,8 @@ export folder or a repository) is decided once, when the service starts; a stray
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,68 +114,3 @@ def name_of(path: Path) -> str:
         if word not in ("model", "export") and NAME.fullmatch(word) and not VERSION.fullmatch(word):
             return word
     return "model"
-
-
-@dataclass(frozen=True)
-class DesiredState:
-    """Which models are unloaded; every change has a number, and `retry` is the model to load again."""
-
-    number: int = 0
-    unloaded: frozenset[str] = frozenset()
-    retry: str = ""
-
-
-class SharedState:
-    """The desired state of all workers, in one file that each of them applies and acknowledges."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    @contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the lock that a change needs."""
-        with (self._folder / "state.lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def read(self) -> DesiredState:
-        """Return the newest desired state."""
-        try:
-            fields = json.loads((self._folder / "state.json").read_text())
-        except FileNotFoundError:
-            return DesiredState()
-        return DesiredState(fields["number"], frozenset(fields["unloaded"]), fields["retry"])
-
-    def write(self, state: DesiredState) -> None:
-        """Publish a new desired state."""
-        fields = {"number": state.number, "unloaded": sorted(state.unloaded), "retry": state.retry}
-        self._replace("state.json", json.dumps(fields))
-
-    def acknowledge(self, number: int) -> None:
-        """Say that this worker has applied a state."""
-        self._replace(f"applied-{os.getpid()}", str(number))
-
-    def applied(self, number: int) -> bool:
-        """Whether every living worker has applied a state."""
-        for file in self._folder.glob("applied-*"):
-            if not alive(int(file.name.removeprefix("applied-"))):
-                file.unlink(missing_ok=True)
-            elif int(file.read_text()) < number:
-                return False
-        return True
-
-    def _replace(self, name: str, text: str) -> None:
-        temporary = self._folder / f".{name}.{os.getpid()}"
-        temporary.write_text(text)
-        temporary.replace(self._folder / name)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process exists."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True

@@ -13,9 +13,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from bitedge.serve.api.errors import ClientDisconnectedError
 from bitedge.serve.security.headers import SECURITY_HEADERS
 from bitedge.serve.security.limits import ByteBudget
 
@@ -54,12 +54,6 @@ class RequestContext:
         self.budget = budget
         self.reserved += count
 
-    def release(self) -> None:
-        """Give the reserved bytes back."""
-        if self.budget is not None:
-            self.budget.release(self.reserved)
-            self.reserved, self.budget = 0, None
-
 
 class Recorder:
     """Begins and ends requests, whichever protocol they come by."""
@@ -79,22 +73,15 @@ class Recorder:
 
     def end(self, context: RequestContext) -> None:
         """Count an answered request, trace it, and write its line of the log."""
-        context.release()
+        if context.budget is not None:
+            context.budget.used -= context.reserved
         seconds = time.perf_counter() - context.started
         self._metrics.observe_request(context.route, context.status, context.reason, seconds)
         trace_id = self._tracing.record(context, seconds) if self._tracing is not None else ""
-        if self._access_log and access_log.isEnabledFor(logging.INFO):
-            fields = {
-                "request_id": context.request_id,
-                "method": context.method,
-                "path": context.path,
-                "status": context.status,
-                "ms": round(seconds * 1e3, 3),
-                "caller": context.caller,
-                "model": context.model,
-                "reason": context.reason,
-                "trace_id": trace_id,
-            }
+        if self._access_log:
+            names = ("request_id", "method", "path", "status", "caller", "model", "reason")
+            fields = {name: getattr(context, name) for name in names}
+            fields |= {"ms": round(seconds * 1e3, 3), "trace_id": trace_id}
             access_log.info("request", extra={key: value for key, value in fields.items() if value != ""})
 
 
@@ -131,7 +118,7 @@ class RequestMiddleware:
 
         try:
             await self.app(scope, receive, send_with_headers)
-        except ClientDisconnectedError:
+        except ClientDisconnect:
             context.status, context.reason = 499, "disconnected"
         except Exception as error:  # the application has answered it, and raises it for the log
             fields = {"request_id": context.request_id, "path": context.path}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from prometheus_client.multiprocess import MultiProcessCollector, mark_process_d
 
 from bitedge.serve.inference.job import BatchReport
 from bitedge.serve.models.registry import Entry, Event
-from bitedge.serve.models.repository import alive
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 # Seconds, from the time of a small network to the longest deadline.
@@ -33,54 +32,38 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         of: dict[str, Any] = {"registry": self.registry}
+        timed: dict[str, Any] = {**of, "buckets": FAST}
         model = ("model", "version")
         self.requests = Counter("bitedge_requests", "Requests answered.", ("route", "status"), **of)
-        self.request_seconds = Histogram("bitedge_request_seconds", "Time to answer.", ("route",), buckets=FAST, **of)
+        self.request_seconds = Histogram("bitedge_request_seconds", "Time to answer.", ("route",), **timed)
         self.errors = Counter("bitedge_errors", "Requests that failed.", ("reason",), **of)
         self.shed = Counter("bitedge_shed", "Requests refused for want of capacity.", ("reason",), **of)
         self.dropped = Counter("bitedge_dropped_images", "Images dropped after queueing.", ("reason",), **of)
         self.pending = Gauge("bitedge_pending_images", "Images that wait or run.", multiprocess_mode="livesum", **of)
-        self.decode = Histogram("bitedge_decode_seconds", "Time to decode an image.", model, buckets=FAST, **of)
-        self.queue = Histogram("bitedge_queue_seconds", "Time in the queue.", model, buckets=FAST, **of)
-        self.inference = Histogram("bitedge_inference_seconds", "Time of one batch.", model, buckets=FAST, **of)
+        self.decode = Histogram("bitedge_decode_seconds", "Time to decode an image.", model, **timed)
+        self.queue = Histogram("bitedge_queue_seconds", "Time in the queue.", model, **timed)
+        self.inference = Histogram("bitedge_inference_seconds", "Time of one batch.", model, **timed)
         self.batch = Histogram("bitedge_batch_size", "Images in one batch.", model, buckets=SIZES, **of)
         self.images = Counter("bitedge_images", "Images classified.", model, **of)
         self.last = Gauge(
             "bitedge_last_inference_timestamp_seconds", "Last run of a model.", model, multiprocess_mode="max", **of
         )
         self.failures = Counter("bitedge_failed_inferences", "Requests whose inference failed.", model, **of)
-        by_size = (*model, "size")
-        self.batches = Counter("bitedge_batches", "Batches run, by size.", by_size, **of)
-        self.batch_seconds = Counter("bitedge_batch_seconds", "Time in the core, by size of batch.", by_size, **of)
-        self.model_info = Gauge(
-            "bitedge_model_info",
-            "1 for every version that serves.",
-            (*model, "backend", "kernels", "sha256"),
-            multiprocess_mode="livemax",
-            **of,
-        )
-        self.reloads = Counter(
-            "bitedge_model_changes", "Versions loaded, replaced, refused, removed.", ("kind", "model"), **of
-        )
-
+        info = (*model, "backend", "kernels", "sha256")
+        self.model_info = Gauge("bitedge_model_info", "Versions that serve.", info, multiprocess_mode="livemax", **of)
+        changes = "Versions loaded, replaced, refused, removed."
+        self.changes = Counter("bitedge_model_changes", changes, ("kind", "model"), **of)
+        self._known: set[tuple[str, ...]] = set()
         # Finding a metric by its labels costs as much as counting, so what was found once is kept.
-        self._of_request = cache(self._find_of_request)
-        self._of_model = cache(self._find_of_model)
-        self._of_size = cache(self._find_of_size)
-
-    def _find_of_request(self, route: str, status: int) -> tuple[Counter, Histogram]:
-        return self.requests.labels(route, str(status)), self.request_seconds.labels(route)
-
-    def _find_of_model(self, *of: str) -> tuple[Histogram, Histogram, Counter, Gauge, Histogram, Histogram]:
-        found = self.inference.labels(*of), self.batch.labels(*of), self.images.labels(*of), self.last.labels(*of)
-        return *found, self.decode.labels(*of), self.queue.labels(*of)
-
-    def _find_of_size(self, *of: str) -> tuple[Counter, Counter]:
-        return self.batches.labels(*of), self.batch_seconds.labels(*of)
+        self._of_request: Callable[..., Any] = cache(
+            lambda route, status: (self.requests.labels(route, status), self.request_seconds.labels(route))
+        )
+        of_model = (self.inference, self.batch, self.images, self.last, self.decode, self.queue)
+        self._of_model: Callable[..., Any] = cache(lambda *labels: [metric.labels(*labels) for metric in of_model])
 
     def observe_request(self, route: str, status: int, reason: str, seconds: float) -> None:
         """Count one response."""
-        count, duration = self._of_request(route, status)
+        count, duration = self._of_request(route, str(status))
         count.inc()
         duration.observe(seconds)
         if reason:
@@ -95,30 +78,23 @@ class Metrics:
             self.failures.labels(model.name, model.version).inc(len(report.jobs))
             return
         inference, batch, count, last, decode, queue = self._of_model(model.name, model.version)
-        batches, batch_seconds = self._of_size(model.name, model.version, str(images))
         inference.observe(seconds)
         batch.observe(images)
-        batches.inc()
-        batch_seconds.inc(seconds)
         count.inc(images)
         last.set(time.time())
         for job in report.jobs:
             decode.observe(job.decode)
-            queue.observe(max(0.0, job.started - job.created - job.decode))
+            queue.observe(job.queued)
 
-    def observe_drop(self, reason: str, count: int) -> None:
-        """Count images that were queued for nothing."""
-        self.dropped.labels(reason).inc(count)
-
-    def observe_event(self, event: Event) -> None:
-        """Count a change of the model folder."""
-        self.reloads.labels(event.kind, event.name).inc()
-
-    def set_models(self, entries: Iterable[Entry]) -> None:
-        """Say which versions serve."""
-        current = {info_labels(entry.model) for entry in entries if entry.model is not None}
-        for labels in getattr(self, "_known", set()) | current:
-            self.model_info.labels(*labels).set(1 if labels in current else 0)
+    def observe_event(self, event: Event, entries: Iterable[Entry]) -> None:
+        """Count a change of the model folder, and say which versions serve now."""
+        self.changes.labels(event.kind, event.name).inc()
+        current: set[tuple[str, ...]] = set()
+        for model in (entry.model for entry in entries if entry.model is not None):
+            kernels = " ".join(model.facts.get("kernels", ()))
+            current.add((model.name, model.version, model.backend, kernels, model.sha256[:16]))
+        for labels in self._known | current:
+            self.model_info.labels(*labels).set(labels in current)
         self._known = current
 
     def collect(self) -> CollectorRegistry:
@@ -141,16 +117,16 @@ class Metrics:
         """Return the text that Prometheus scrapes."""
         return bytes(generate_latest(self.collect()))
 
-    def statistics(self) -> dict[tuple[str, str], dict[str, Any]]:
-        """Per model and version: counts and nanoseconds, in the shape of Triton's statistics extension."""
-        samples: dict[str, dict[tuple[str, ...], float]] = defaultdict(dict)
+    def statistics(self) -> list[dict[str, Any]]:
+        """Return counts and nanoseconds of every version, in the shape of Triton's statistics extension."""
+        samples: dict[tuple[str, str], dict[str, float]] = defaultdict(dict)
         for metric in self.collect().collect():
             for sample in metric.samples:
-                key = tuple(sample.labels.get(name, "") for name in ("model", "version", "size"))
-                if "le" not in sample.labels:
-                    samples[sample.name][key] = sample.value
-        names = {(key[0], key[1]) for key in samples["bitedge_images_total"]}
-        return {name: model_statistics(samples, *name) for name in names}
+                if "model" in sample.labels and "version" in sample.labels and "le" not in sample.labels:
+                    key = sample.labels["model"], sample.labels["version"]
+                    samples[key][sample.name.removeprefix("bitedge_")] = sample.value
+        ran = sorted(key for key, values in samples.items() if "images_total" in values)
+        return [model_statistics(*key, defaultdict(float, samples[key])) for key in ran]
 
 
 class WorkerProcesses:
@@ -174,52 +150,35 @@ class WorkerProcesses:
             yield metrics[0]
 
 
-def info_labels(model: Any) -> tuple[str, ...]:
-    """Return the labels of a version."""
-    kernels = " ".join(model.facts.get("kernels", ()))
-    return model.name, model.version, model.backend, kernels, model.sha256[:16]
-
-
-def model_statistics(samples: dict[str, dict[tuple[str, ...], float]], name: str, version: str) -> dict[str, Any]:
+def model_statistics(name: str, version: str, values: Mapping[str, float]) -> dict[str, Any]:
     """Return the statistics of one version; success and fail count requests."""
 
     def duration(metric: str) -> dict[str, int]:
-        key = (name, version, "")
-        seconds, count = samples[f"{metric}_sum"].get(key, 0.0), samples[f"{metric}_count"].get(key, 0.0)
-        return {"count": int(count), "ns": int(seconds * 1e9)}
+        return {"count": int(values[f"{metric}_count"]), "ns": int(values[f"{metric}_sum"] * 1e9)}
 
-    key = (name, version, "")
-    images = int(samples["bitedge_images_total"].get(key, 0))
-    failed = int(samples["bitedge_failed_inferences_total"].get(key, 0))
-    decode, queue, inference = map(
-        duration, ("bitedge_decode_seconds", "bitedge_queue_seconds", "bitedge_inference_seconds")
-    )
-    sizes = [k[2] for k in samples["bitedge_batches_total"] if k[:2] == (name, version)]
-    total = decode["ns"] + queue["ns"] + inference["ns"]
+    decode, queue, inference = map(duration, ("decode_seconds", "queue_seconds", "inference_seconds"))
     return {
         "name": name,
         "version": version,
-        "last_inference": int(samples["bitedge_last_inference_timestamp_seconds"].get(key, 0.0) * 1e3),
-        "inference_count": images,
+        "last_inference": int(values["last_inference_timestamp_seconds"] * 1e3),
+        "inference_count": int(values["images_total"]),
         "execution_count": inference["count"],
         "inference_stats": {
-            "success": {"count": queue["count"], "ns": total},
-            "fail": {"count": failed, "ns": 0},
+            "success": {"count": queue["count"], "ns": decode["ns"] + queue["ns"] + inference["ns"]},
+            "fail": {"count": int(values["failed_inferences_total"]), "ns": 0},
             "queue": queue,
             "compute_input": decode,
             "compute_infer": inference,
             "compute_output": {"count": 0, "ns": 0},
         },
-        "batch_stats": [
-            {
-                "batch_size": int(size),
-                "compute_input": {"count": 0, "ns": 0},
-                "compute_infer": {
-                    "count": int(samples["bitedge_batches_total"][(name, version, size)]),
-                    "ns": int(samples["bitedge_batch_seconds_total"].get((name, version, size), 0.0) * 1e9),
-                },
-                "compute_output": {"count": 0, "ns": 0},
-            }
-            for size in sorted(sizes, key=int)
-        ],
+        "batch_stats": [],
     }
+
+
+def alive(pid: int) -> bool:
+    """Whether a process exists."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True

@@ -5,8 +5,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from bitedge.serve.api.errors import ServeError
-
 if TYPE_CHECKING:
     from bitedge.serve.observability.context import RequestContext
 
@@ -15,15 +13,13 @@ class Tracing:
     """Makes the spans of a request when it has ended, from the times that it carries."""
 
     def __init__(self, endpoint: str) -> None:
-        try:
-            from opentelemetry import trace
-            from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-            from opentelemetry.sdk.resources import Resource
-            from opentelemetry.sdk.trace import TracerProvider
-            from opentelemetry.sdk.trace.export import BatchSpanProcessor
-            from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-        except ModuleNotFoundError:
-            raise ServeError("otlp-endpoint needs OpenTelemetry; run: pip install 'bitedge[otel]'") from None
+        from opentelemetry import trace
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
         address = endpoint if endpoint.endswith("/v1/traces") else endpoint.rstrip("/") + "/v1/traces"
         self._provider = TracerProvider(resource=Resource.create({"service.name": "bitedge"}))
         self._provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=address)))

@@ -44,9 +44,15 @@ function operation(document_, path, method, description) {
   return node;
 }
 
-async function start() {
-  startTheme(document.getElementById("theme"));
-  const description = await (await fetch("openapi.json")).json();
+async function load(key) {
+  const answer = await fetch("openapi.json", { headers: key ? { "X-API-Key": key } : {} });
+  document.getElementById("key-form").hidden = answer.status !== 401;
+  const description = await answer.json();
+  if (!answer.ok) {
+    document.getElementById("about").textContent = description.error;
+    document.body.dataset.state = "failed";
+    return;
+  }
   document.getElementById("about").textContent = `${description.info.title} ${description.info.version}. ${description.info.description}`;
   const nodes = Object.entries(description.paths).flatMap(([path, methods]) =>
     Object.entries(methods).map(([method, value]) => operation(description, path, method, value)));
@@ -54,4 +60,9 @@ async function start() {
   document.body.dataset.state = "done";
 }
 
-start();
+startTheme(document.getElementById("theme"));
+document.getElementById("key-form").addEventListener("submit", (event) => {
+  event.preventDefault();
+  load(document.getElementById("key").value.trim());
+});
+load("");

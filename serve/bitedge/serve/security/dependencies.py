@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
-from starlette.requests import Request
+from fastapi import Depends, Security
+from fastapi.security import APIKeyHeader, HTTPBearer
+from starlette.requests import ClientDisconnect, Request
 
-from bitedge.serve.api.errors import (
-    ClientDisconnectedError,
-    DeadlineExceededError,
-    ForbiddenError,
-    ServeError,
-)
+from bitedge.serve.api.errors import DeadlineExceededError, ForbiddenError, ServeError
 from bitedge.serve.inference.batcher import Batcher
 from bitedge.serve.inference.job import Answer, Job
 from bitedge.serve.models.registry import Registry
-from bitedge.serve.models.repository import DesiredState, SharedState
 from bitedge.serve.observability.context import Recorder, RequestContext
 from bitedge.serve.observability.metrics import Metrics
 from bitedge.serve.observability.tracing import Tracing
@@ -29,13 +25,15 @@ from bitedge.serve.security.limits import ByteBudget, read_body
 from bitedge.serve.security.ratelimit import RateLimiter
 from bitedge.serve.settings import ServeSettings
 
-log = logging.getLogger("bitedge.serve")
-
 T = TypeVar("T")
 WATCH_AFTER = 0.02  # seconds; the connection of a request that is answered sooner is not watched
 GRACE_SECONDS = 5.0  # for work that began before its deadline; then the wait ends with 504
-APPLY_SECONDS = 20.0  # time for all workers to load or unload a model
+CHANGED = ".changed"  # no name of a model
 INLINE_BYTES = 4096  # a body of this size is parsed on the event loop; a larger one in a thread
+KEY_SCHEMES = (  # for the OpenAPI document
+    HTTPBearer(auto_error=False, scheme_name="bearer"),
+    APIKeyHeader(name="X-API-Key", auto_error=False, scheme_name="header"),
+)
 
 
 @dataclass
@@ -50,11 +48,9 @@ class Service:
     limiter: RateLimiter | None
     tracing: Tracing | None
     recorder: Recorder
-    shared: SharedState | None
     byte_budget: ByteBudget
     parsers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "parse"))
     admin: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "admin"))
-    applied: int = 0  # number of the desired state that this worker has applied
     last_beat: float = 0.0  # when the event loop last ran its heartbeat (`time.monotonic`)
 
     @staticmethod
@@ -71,15 +67,12 @@ class Service:
             limits=settings.image_limits,
             pixels=settings.max_pixels_in_flight,
             on_batch=metrics.observe_batch,
-            on_drop=metrics.observe_drop,
+            on_drop=lambda reason, count: metrics.dropped.labels(reason).inc(count),
             on_pending=metrics.pending.set,
         )
-        limiter = None
-        if settings.rate_limit:
-            file = folder / "buckets" if folder is not None else None
-            limiter = RateLimiter(settings.rate_limit, settings.rate_burst, file)
-        text = settings.api_keys.get_secret_value() if settings.api_keys is not None else None
-        keys = KeyRing(settings.keys_file, text)
+        file = folder / "buckets" if folder is not None else None
+        limiter = RateLimiter(settings.rate_limit, settings.rate_burst, file) if settings.rate_limit else None
+        keys = settings.key_ring()
         keys.current()  # read them now: the file may be gone when the first request comes
         return Service(
             settings=settings,
@@ -90,7 +83,6 @@ class Service:
             limiter=limiter,
             tracing=tracing,
             recorder=Recorder(metrics, tracing, access_log=settings.access_log),
-            shared=SharedState(folder) if folder is not None else None,
             byte_budget=ByteBudget(settings.max_bytes_in_flight),
         )
 
@@ -101,10 +93,8 @@ class Service:
 
     async def read_body(self, request: Request) -> bytes:
         """Read a request's body within the limits."""
-        settings = self.settings
-        return await read_body(
-            request, limit=settings.max_body_bytes, seconds=settings.body_seconds, budget=self.byte_budget
-        )
+        limit, seconds = self.settings.max_body_bytes, self.settings.body_seconds
+        return await read_body(request, limit=limit, seconds=seconds, budget=self.byte_budget)
 
     async def parse(self, function: Callable[..., T], size: int, *arguments: Any) -> T:
         """Parse a body: in a thread, unless it is small."""
@@ -121,17 +111,15 @@ class Service:
     ) -> list[Answer | ServeError]:
         """Queue the jobs and wait for all of them; queued images are cancelled when the client disconnects."""
         self.batcher.check_capacity(sum(job.count for job in jobs), budget)
-        loop = asyncio.get_running_loop()
         futures = [self.batcher.submit(job) for job in jobs]
-        watcher: asyncio.Task[None] | None = None
+        watchers: list[asyncio.Task[None]] = []
 
         def watch() -> None:
-            nonlocal watcher
             if disconnected is not None:
-                watcher = loop.create_task(disconnected())
-                watcher.add_done_callback(lambda _: cancel(jobs))
+                watchers.append(asyncio.create_task(disconnected()))
+                watchers[0].add_done_callback(lambda _: cancel(jobs))
 
-        timer = loop.call_later(WATCH_AFTER, watch)
+        timer = asyncio.get_running_loop().call_later(WATCH_AFTER, watch)
         try:
             async with asyncio.timeout(budget + GRACE_SECONDS):
                 outcomes = [await outcome_of(future) for future in futures]
@@ -139,79 +127,77 @@ class Service:
             message = f"the work did not end within {budget + GRACE_SECONDS:g} s; retry later"
             raise DeadlineExceededError(message) from None
         except asyncio.CancelledError:
-            if watcher is not None and watcher.done():
-                raise ClientDisconnectedError from None
+            if any(watcher.done() for watcher in watchers):
+                raise ClientDisconnect from None
             raise
         finally:
             timer.cancel()
-            if watcher is not None:
+            for watcher in watchers:
                 watcher.cancel()
             cancel(jobs)
         context.answers += [outcome for outcome in outcomes if isinstance(outcome, Answer)]
         return outcomes
 
     async def change_unloaded(self, name: str, *, load: bool) -> None:
-        """Load or unload a model in all workers: write the desired state, apply it here, wait for the others."""
-        loop = asyncio.get_running_loop()
-        number = await loop.run_in_executor(self.admin, self._change_state, name, load)
+        """Load or unload a model in this worker; the others follow."""
+        await asyncio.get_running_loop().run_in_executor(self.admin, self._change_unloaded, name, load)
         if load:
             self.registry.check_loaded(name)
-        try:
-            async with asyncio.timeout(APPLY_SECONDS):
-                while self.shared is not None and not await asyncio.to_thread(self.shared.applied, number):
-                    await asyncio.sleep(0.05)
-        except TimeoutError:
-            raise DeadlineExceededError(f"{name}: not all workers did this within {APPLY_SECONDS:g} s") from None
 
-    def _change_state(self, name: str, load: bool) -> int:
+    def _change_unloaded(self, name: str, load: bool) -> None:
         self.registry.check_known(name)
-        retry = name if load else ""
-        if self.shared is None:
-            unloaded = self.registry.unloaded - {name} if load else self.registry.unloaded | {name}
-            self.registry.refresh(unloaded=unloaded, retry=retry)
-            return 0
-        with self.shared.locked():
-            old = self.shared.read()
-            unloaded = old.unloaded - {name} if load else old.unloaded | {name}
-            state = DesiredState(old.number + 1, unloaded, retry)
-            self.shared.write(state)
-        self.apply(state)
-        return state.number
+        folder = self.unloaded_folder
+        if folder is None:
+            unloaded = self.registry.unloaded
+            self.registry.unloaded = unloaded - {name} if load else unloaded | {name}
+        elif load:
+            (folder / name).unlink(missing_ok=True)
+            with (folder / CHANGED).open("w"):  # the others look at the models again, even if this one was not unloaded
+                (folder / CHANGED).unlink()
+        else:
+            (folder / name).touch()
+        self.refresh(retry=load)
 
-    def apply(self, state: DesiredState) -> None:
-        """Make the registry match the desired state, and acknowledge that."""
-        if state.number > self.applied:
-            self.registry.refresh(unloaded=state.unloaded, retry=state.retry)
-            self.applied = state.number
-        if self.shared is not None:
-            self.shared.acknowledge(self.applied)
+    @property
+    def unloaded_folder(self) -> Path | None:
+        """The folder that all workers share, with an empty file for each unloaded model."""
+        folder = self.settings.run_folder
+        return folder / "unloaded" if folder is not None else None
+
+    def state(self) -> int:
+        """Return a number that changes whenever a worker was told to load or unload a model."""
+        return self.unloaded_folder.stat().st_mtime_ns if self.unloaded_folder is not None else 0
+
+    def refresh(self, *, retry: bool = False) -> None:
+        """Make the registry match what is on disk and what is unloaded; `retry` loads refused files again."""
+        if self.unloaded_folder is not None:
+            self.registry.unloaded = frozenset(path.name for path in self.unloaded_folder.iterdir()) - {CHANGED}
+        self.registry.refresh(retry=retry)
 
     def live(self) -> bool:
         """Whether all inference threads live and make progress."""
         return not self.batcher.stalled(self.settings.stall_seconds)
 
+    def _policy(self, scope: str) -> str:
+        return {"metrics": self.settings.metrics, "admin": self.settings.admin}.get(scope, "key")
+
     def closed(self, scope: str) -> bool:
         """Whether a scope needs an API key."""
-        policies = {"metrics": self.settings.metrics, "admin": self.settings.admin}
-        return self.keys.required and policies.get(scope, "key") == "key"
+        return self.keys.required and self._policy(scope) == "key"
 
     def authorize(self, scope: str, headers: Mapping[str, str], context: RequestContext) -> None:
         """Check the API key and the rate of a request for a scope."""
-        if scope == "admin":
-            self._check_admin(headers)
-        if scope == "metrics" and self.settings.metrics == "off":
-            raise ForbiddenError("metrics are switched off; start with --metrics open, or with API keys")
+        policy = self._policy(scope)
+        if policy == "off" or (scope == "admin" and policy == "key" and not self.keys.required):
+            raise ForbiddenError(f"{scope} is switched off; start with --{scope} open, or with API keys")
+        if scope == "admin" and "origin" in headers and not self.closed("admin"):
+            raise ForbiddenError("this may not be called from a web page; use API keys")
         if self.closed(scope):
-            context.caller = self.keys.authorize(presented_key(headers), scope).name
+            kind, _, token = headers.get("authorization", "").partition(" ")
+            presented = token.strip() if kind.lower() == "bearer" else headers.get("x-api-key")
+            context.caller = self.keys.authorize(presented, scope).name
         if scope == "infer" and self.limiter is not None:
             self.limiter.acquire(context.caller)
-
-    def _check_admin(self, headers: Mapping[str, str]) -> None:
-        policy = self.settings.admin
-        if policy == "off" or (policy == "key" and not self.keys.required):
-            raise ForbiddenError("models are loaded from their folder; start with --admin open, or with API keys")
-        if "origin" in headers and not self.closed("admin"):
-            raise ForbiddenError("this may not be called from a web page; use API keys")
 
 
 async def outcome_of(future: asyncio.Future[Answer]) -> Answer | ServeError:
@@ -230,21 +216,13 @@ def cancel(jobs: Sequence[Job]) -> None:
             job.future.cancel()
 
 
-def presented_key(headers: Mapping[str, str]) -> str | None:
-    """Return the key in `Authorization: Bearer` or `X-API-Key`."""
-    scheme, _, value = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return value.strip()
-    return headers.get("x-api-key") or None
-
-
-def require(service: Service, scope: str) -> Callable[[Request], Awaitable[None]]:
-    """Return the FastAPI dependency that authorizes requests for a scope."""
+def require(service: Service, scope: str) -> list[Any]:
+    """Return the FastAPI dependencies that authorize requests for a scope."""
 
     async def authorize(request: Request) -> None:
         service.authorize(scope, request.headers, request.scope["bitedge"])
 
-    return authorize
+    return [Depends(authorize), *(Security(scheme) for scheme in KEY_SCHEMES if service.closed(scope))]
 
 
 async def disconnected(request: Request) -> None:

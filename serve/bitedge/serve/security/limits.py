@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bitedge.serve.api.errors import BodyTimeoutError, BodyTooLargeError, ClientDisconnectedError, ShedError
+from bitedge.serve.api.errors import BodyTimeoutError, ShedError, TooLargeError
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -34,10 +34,6 @@ class ByteBudget:
                 reason="bytes_in_flight",
             )
         self.used += count
-
-    def release(self, count: int) -> None:
-        """Give bytes back."""
-        self.used -= count
 
 
 class PixelBudget:
@@ -64,38 +60,29 @@ class PixelBudget:
 
 
 async def read_body(request: Request, *, limit: int, seconds: float, budget: ByteBudget) -> bytes:
-    """Read a request's body within its limits of size and time; the caller releases its bytes from the budget."""
+    """Read a request's body within its limits of size and time; its bytes are released when the request ends."""
     context = request.scope["bitedge"]
     declared = request.headers.get("content-length", "")
-    if declared.isdecimal() and declared.isascii():
-        if int(declared) > limit:
-            raise too_large(limit)
-        context.reserve(budget, int(declared))
     parts: list[bytes] = []
     size = 0
+
+    def count(expected: int) -> None:
+        if expected > limit:
+            raise TooLargeError(f"a request may have {limit} bytes; send a smaller image, or fewer")
+        if expected > context.reserved:
+            context.reserve(budget, expected - context.reserved)
+
+    if declared.isdecimal() and declared.isascii():
+        count(int(declared))
     try:
         async with asyncio.timeout(seconds):
-            while True:
-                message = await request.receive()
-                if message["type"] == "http.disconnect":
-                    raise ClientDisconnectedError
-                part = message.get("body", b"")
+            async for part in request.stream():
                 size += len(part)
-                if size > limit:
-                    raise too_large(limit)
-                if size > context.reserved:
-                    context.reserve(budget, size - context.reserved)
-                if part:
-                    parts.append(part)
-                if not message.get("more_body", False):
-                    return parts[0] if len(parts) == 1 else b"".join(parts)
+                count(size)
+                parts.append(part)
     except TimeoutError:
         raise BodyTimeoutError(f"the body did not arrive within {seconds:g} s") from None
-
-
-def too_large(limit: int) -> BodyTooLargeError:
-    """Say how much is allowed."""
-    return BodyTooLargeError(f"a request may have {limit} bytes; send a smaller image, or fewer")
+    return b"".join(parts)
 
 
 def cpu_count(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
