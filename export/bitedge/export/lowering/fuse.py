@@ -7,23 +7,25 @@ last bit, but for one case: two scalings behind a float convolution become one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import numpy as np
 
 from bitedge.export.ir import limits, ops, reference
 from bitedge.export.ir.epilogue import from_steps, steps_of
-from bitedge.export.ir.graph import Graph, Node, splice
+from bitedge.export.ir.graph import Graph, Node, Shape, splice
 from bitedge.export.ir.shapes import infer
 
 
 def fuse_epilogues(graph: Graph) -> Graph:
     """Give the graph with every elementwise node merged that can be."""
+    shapes = {name: value.shape for name, value in infer(graph).items()}  # merging changes no value's shape
     changed = True
     while changed:
         changed = False
         for node in graph.nodes:
-            merged = _merge_into_producer(graph, node) if isinstance(node.op, ops.Elementwise) else None
+            merged = _merge_into_producer(graph, shapes, node) if isinstance(node.op, ops.Elementwise) else None
             if merged is not None:
                 producer, fused = merged
                 # Where others read the producer too, they may come before this node; it has no other input then.
@@ -34,19 +36,19 @@ def fuse_epilogues(graph: Graph) -> Graph:
     return graph
 
 
-def _merge_into_producer(graph: Graph, node: Node) -> tuple[Node, Node] | None:
+def _merge_into_producer(graph: Graph, shapes: Mapping[str, Shape], node: Node) -> tuple[Node, Node] | None:
     producers = graph.producers()
     candidates = [(producers[name], index) for index, name in enumerate(node.inputs) if name in producers]
     # Of two summands, take in the other one where the convolution is: it is the costlier to read back.
     candidates.sort(key=lambda pair: (isinstance(pair[0].op, ops.Elementwise), -graph.nodes.index(pair[0])))
     for producer, index in candidates:
-        fused = _merge(graph, producer, node, index)
+        fused = _merge(graph, shapes, producer, node, index)
         if fused is not None:
             return producer, fused
     return None
 
 
-def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
+def _merge(graph: Graph, shapes: Mapping[str, Shape], producer: Node, node: Node, index: int) -> Node | None:
     first, second = ops.epilogue_of(producer.op), ops.epilogue_of(node.op)
     if not isinstance(first, ops.Affine | ops.Steps) or not isinstance(second, ops.Affine | ops.Steps):
         return None
@@ -56,7 +58,7 @@ def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
     steps = steps_of(second, len(node.inputs))
     if shared and (steps or second.emit != "bits"):
         return None
-    if index > 0 and not _is_first_operand(graph, node, steps, index):
+    if index > 0 and not _is_first_operand(shapes, node, steps, index):
         return None
     joined = _join(producer.op, steps_of(first, len(producer.inputs)), steps)
     if len(joined) > limits.STEPS:
@@ -79,10 +81,9 @@ def _merge(graph: Graph, producer: Node, node: Node, index: int) -> Node | None:
     )
 
 
-def _is_first_operand(graph: Graph, node: Node, steps: tuple[ops.Step, ...], index: int) -> bool:
+def _is_first_operand(shapes: Mapping[str, Shape], node: Node, steps: tuple[ops.Step, ...], index: int) -> bool:
     """Tell whether the first step adds or multiplies this input, of the same shape: then the two can change places."""
-    values = infer(graph)
-    same = values[node.inputs[0]].shape == values[node.inputs[index]].shape
+    same = shapes[node.inputs[0]] == shapes[node.inputs[index]]
     return index == 1 and steps[0].reads and same and node.inputs[0] != node.inputs[index]
 
 
