@@ -258,6 +258,69 @@ TEST(random_float_convolutions) {
   }
 }
 
+// Depthwise with and without a multiplier, groups of few channels, groups that fill no block.
+TEST(float_convolutions_in_groups) {
+  Dice d(20240606);
+  for (uint32_t i = 0; i < 60; i++) {
+    NodeCase c;
+    c.seed = i;
+    c.op = Op::kConv2d;
+    c.input_kind = Kind::kFloat;
+    c.f16 = d.coin();
+    const int32_t groups = i % 4 == 0 ? 16 * d.between(1, 5) : d.between(2, 40);
+    const int32_t depth = i % 2 ? d.between(1, 12) : 1, outputs = i % 4 == 0 ? 1 : d.between(1, i % 3 ? 8 : 40);
+    c.in = {d.between(1, 12), d.between(1, 20), groups * depth};
+    c.outputs = groups * outputs;
+    c.window = random_window(&d, c.in);
+    c.window.groups = groups;
+    c.images = size_t(d.between(1, 3));
+    random_epilogue(&d, &c, false);
+    compare(c);
+  }
+}
+
+// What the exporter brings runs by a kernel of the set, whatever the set, and what does not says so.
+TEST(no_operator_of_the_exporter_runs_by_the_reference) {
+  std::vector<NodeCase> cases;
+  const auto add = [&](Op op, Kind input, int32_t channels, int32_t outputs, int32_t groups) {
+    NodeCase c;
+    c.op = op;
+    c.input_kind = input;
+    c.in = {8, 8, channels};
+    c.outputs = outputs;
+    c.window.groups = groups;
+    if (op == Op::kAdaptiveAvgPool2d) c.size_h = c.size_w = 3;
+    if (op == Op::kConcat) c.others = {outputs - channels};
+    cases.push_back(c);
+  };
+  for (const int32_t n : {24, 32}) {
+    for (const Op op : {Op::kElementwise, Op::kMaxPool2d, Op::kAvgPool2d, Op::kLayerNorm, Op::kSoftmax,
+                        Op::kGatherChannels, Op::kAdaptiveAvgPool2d}) {
+      add(op, Kind::kFloat, n, n, 1);
+    }
+    add(Op::kGroupNorm, Kind::kFloat, n, n, 8);
+    add(Op::kConcat, Kind::kFloat, n, 2 * n, 1);
+    add(Op::kConv2d, Kind::kFloat, n, n, 1);
+    add(Op::kConv2d, Kind::kFloat, n, n, n);
+    add(Op::kConv2d, Kind::kFloat, n, 2 * n, n);
+    add(Op::kConv2d, Kind::kFloat, n, n, 4);
+    add(Op::kConv2d, Kind::kFloat, n, 2 * n, 4);
+    add(Op::kBinaryConv2d, Kind::kBits, n, n, 1);
+    add(Op::kBinaryConv2d, Kind::kBits, n, n, 4);
+    add(Op::kMaxPool2d, Kind::kBits, n, n, 1);
+  }
+  cases.push_back(cases[2]);
+  cases.back().window.kernel_h = cases.back().window.kernel_w = 3;
+  cases.back().window.pad_bottom = cases.back().window.pad_right = 2;  // an overhang of 1
+  for (const NodeCase& c : cases) {
+    const RandomNode node(c);
+    for (const KernelSet* set : available_kernels()) {
+      const std::string kernel = Runner(node, set->name, 1).kernel(), expected = set->rows ? set->name : "reference";
+      if (kernel.substr(0, kernel.find(' ')) != expected) fail(__FILE__, __LINE__, kernel + " runs: " + c.text());
+    }
+  }
+}
+
 TEST(random_rows) {
   Dice d(20240604);
   for (uint32_t i = 0; i < 120; i++) {
@@ -393,5 +456,5 @@ TEST(zz_every_instruction_set_of_this_machine_was_covered) {
   expect(kNeonDot, "neondot");
   expect(kNeon, "neon");
 #endif
-  expect(0, "scalar");
+  expect(0, "reference");
 }

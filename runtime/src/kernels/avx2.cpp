@@ -64,6 +64,7 @@ inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
 #include "kernels/carry_save.inl"
 #include "kernels/conv.inl"
 #include "kernels/image.inl"
+#include "kernels/lanes.inl"
 #include "kernels/rows.inl"
 #include "kernels/winograd.inl"
 
@@ -73,7 +74,9 @@ const BinaryKernel kAvx2Binary = {
     "2x16", Grouping::kPairs, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kAvx2Image = {"4x16", 0, run_image_conv};
 const FloatKernel kAvx2Float = {"6x16", run_float_conv, run_float_stream};
+const LaneKernel kAvx2Lanes = {"6x16", run_lane_conv, spread_lanes};
 const StemKernel kAvx2Stem = {"winograd 1x16", run_stem};
-const RowKernels kAvx2Rows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
+const RowKernels kAvx2Rows = {max_pool_float, max_pool_bits, avg_pool, adaptive_avg_pool, normalize,
+                              layer_norm,     softmax,       row_sums, row_norm,          elementwise};
 
 }  // namespace bitedge

@@ -149,6 +149,42 @@ struct FloatKernel {
   void (*stream)(const FloatStream&);
 };
 
+// Where the windows of a pooling or a convolution lie in an image that is not padded: taps outside of it are left out.
+struct Windows {
+  int32_t in_h = 0, in_w = 0, out_w = 0;
+  int32_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0, pad_top = 0, pad_left = 0, dilation_h = 1,
+          dilation_w = 1;
+  int32_t row_begin = 0, row_end = 0;  // rows of the output of one image
+};
+
+// A float convolution in groups of few channels: each lane of a block adds up for its own output channel what the same
+// lane of the map holds. A pixel of the map is `depth` rows of `lanes` floats; row i has, for every output channel,
+// channel i of its group. For a depthwise convolution of whole blocks that is the image itself, else spread() makes it.
+// One chain of fused multiply-adds per output, over the taps in order.
+struct LaneConv : Windows {
+  const float* map = nullptr;
+  int32_t depth = 1, lanes = 0;
+  const float* weights = nullptr;  // [block][tap][depth][16]
+  BoundEpilogue epilogue;
+};
+
+// Pixels of `channels` floats become pixels of `blocks` blocks: lane l of block b is channel first[b] + index[b][l],
+// and 0 <= index < 16. No channel from `channels` on is read.
+struct Spread {
+  const float* from = nullptr;
+  float* to = nullptr;
+  const int32_t* first = nullptr;  // [blocks]
+  const int32_t* index = nullptr;  // [blocks][16]
+  int32_t channels = 0, blocks = 0;
+  size_t pixels = 0;
+};
+
+struct LaneKernel {
+  const char* tile;
+  void (*run)(const LaneConv&);
+  void (*spread)(const Spread&);
+};
+
 // A float convolution of an image, by tiles of 4x4 or 5x5 outputs: see winograd.inl. The map holds, for each position
 // of a phase, the bytes of all phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
 struct StemConv {
@@ -182,17 +218,23 @@ struct StemKernel {
   void (*run)(const StemConv&);
 };
 
-// Windows without weights, over pixels of floats or words. Rows [begin, end) of the output of one image.
-struct Pool2d {
+// Windows without weights, over pixels of floats or words.
+struct Pool2d : Windows {
   const void* input = nullptr;
   void* output = nullptr;
-  int32_t in_h = 0, in_w = 0, out_w = 0;
   int32_t lanes = 0, in_pitch = 0, out_pitch = 0;  // floats, or words: of a pixel, and from one to the next
-  int32_t kernel_h = 0, kernel_w = 0, stride_h = 0, stride_w = 0, pad_top = 0, pad_left = 0, dilation_h = 1,
-          dilation_w = 1;
+  // Of an average: whether taps outside of the image count in the divisor, as far as they lie before these ends.
   bool count_include_pad = false;
+  int32_t counted_h = 0, counted_w = 0;
   const uint64_t* minimum = nullptr;  // on bits: channels that take the minimum; null: none
-  int32_t row_begin = 0, row_end = 0;
+};
+
+// Windows that cover the image, as many as are wanted: adaptive_avg_pool2d of docs/format.md.
+struct AdaptivePool {
+  const float* input = nullptr;
+  float* output = nullptr;
+  int32_t in_h = 0, in_w = 0, out_h = 0, out_w = 0, channels = 0;
+  int32_t row_begin = 0, row_end = 0;  // of the output of one image
 };
 
 // `pixels` rows of `channels` elements.
@@ -206,14 +248,31 @@ struct Rows {
   float eps = 0;
 };
 
+// One row of an image, for group_norm: with a mean and an inverse per channel.
+struct NormRow {
+  const float* input = nullptr;
+  float* output = nullptr;  // [channels] sums, or [pixels, channels]
+  const float* mean = nullptr;
+  const float* inverse = nullptr;
+  const float* scale = nullptr;
+  const float* bias = nullptr;
+  size_t pixels = 0;
+  int32_t channels = 0;
+};
+
 // The operators that have no weights to repack.
 struct RowKernels {
   void (*max_pool_float)(const Pool2d&);
   void (*max_pool_bits)(const Pool2d&);
   void (*avg_pool)(const Pool2d&);
+  void (*adaptive_avg_pool)(const AdaptivePool&);
   void (*normalize)(const Rows&);
   void (*layer_norm)(const Rows&);
   void (*softmax)(const Rows&);
+  // Of each channel: Σ x, or with a mean Σ (x - mean)².
+  void (*row_sums)(const NormRow&);
+  // fma((x - mean)·inverse, scale, bias)
+  void (*row_norm)(const NormRow&);
   // The epilogue alone: rows of floats, or of bits as ±1 (`from_bits`), of pixels [begin, end).
   void (*elementwise)(const void* input, bool from_bits, size_t begin, size_t end, const BoundEpilogue&);
 };
@@ -226,6 +285,7 @@ struct KernelSet {
   const BinaryKernel* half;  // reads map and weights in words of 32 bits, as half_word_map.h lays them out; or null
   const ImageKernel* image;
   const FloatKernel* conv;
+  const LaneKernel* lanes;
   const StemKernel* stem;
   const RowKernels* rows;
 };
@@ -235,6 +295,7 @@ extern const BinaryKernel kAvx512VpopcntdqBinary, kAvx512VpopcntdqHalf, kAvx512B
     kNeonDotBinary;
 extern const ImageKernel kAvx512VnniImage, kAvx512Image, kAvx2Image, kNeonImage, kNeonDotImage;
 extern const FloatKernel kAvx512Float, kAvx2Float, kNeonFloat;
+extern const LaneKernel kAvx512Lanes, kAvx2Lanes, kNeonLanes;
 extern const StemKernel kAvx512Stem, kAvx2Stem, kNeonStem;
 extern const RowKernels kAvx512Rows, kAvx2Rows, kNeonRows;
 

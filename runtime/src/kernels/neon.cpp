@@ -56,6 +56,7 @@ inline I32x16 dot(I32x16 acc, uint32_t four, const int8_t* weights) {
 
 #include "kernels/conv.inl"
 #include "kernels/image.inl"
+#include "kernels/lanes.inl"
 #include "kernels/neon_binary.inl"
 #include "kernels/rows.inl"
 #include "kernels/winograd.inl"
@@ -66,7 +67,9 @@ const BinaryKernel kNeonBinary = {
     "2x8", Grouping::kRows, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}, run_binary_conv, stream};
 const ImageKernel kNeonImage = {"4x16", 128, run_image_conv};
 const FloatKernel kNeonFloat = {"6x16", run_float_conv, run_float_stream};
+const LaneKernel kNeonLanes = {"6x16", run_lane_conv, spread_lanes};
 const StemKernel kNeonStem = {"winograd 1x16", run_stem};
-const RowKernels kNeonRows = {max_pool_float, max_pool_bits, avg_pool, normalize, layer_norm, softmax, elementwise};
+const RowKernels kNeonRows = {max_pool_float, max_pool_bits, avg_pool, adaptive_avg_pool, normalize,
+                              layer_norm,     softmax,       row_sums, row_norm,          elementwise};
 
 }  // namespace bitedge

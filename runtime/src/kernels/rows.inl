@@ -1,38 +1,7 @@
 // The operators without weights, sixteen channels at a time, in exactly the order of scalar.cpp. Included by the file
-// of each instruction set, after its vector header and epilogue.inl.
+// of each instruction set, after its vector header, epilogue.inl and lanes.inl.
 namespace bitedge {
 namespace {
-
-// The taps of one output pixel that lie inside the image, along one axis.
-struct Span {
-  int32_t begin, end;
-};
-inline Span inside(int64_t start, int32_t kernel, int32_t dilation, int32_t size) {
-  Span s = {0, kernel};
-  while (s.begin < s.end && start + int64_t(s.begin) * dilation < 0) s.begin++;
-  while (s.end > s.begin && start + int64_t(s.end - 1) * dilation >= size) s.end--;
-  return s;
-}
-
-// Calls step(channel, lanes, first pixel, rows, columns) for each output pixel and block of channels.
-template <int kLanes, typename Step>
-inline void for_windows(const Pool2d& p, const Step& step) {
-  for (int32_t y = p.row_begin; y < p.row_end; y++) {
-    const int64_t top = int64_t(y) * p.stride_h - p.pad_top;
-    const Span rows = inside(top, p.kernel_h, p.dilation_h, p.in_h);
-    for (int32_t x = 0; x < p.out_w; x++) {
-      const int64_t left = int64_t(x) * p.stride_w - p.pad_left;
-      const Span columns = inside(left, p.kernel_w, p.dilation_w, p.in_w);
-      const int64_t first =
-          (top + int64_t(rows.begin) * p.dilation_h) * p.in_w + left + int64_t(columns.begin) * p.dilation_w;
-      for (int32_t c = 0; c < p.lanes; c += kLanes) {
-        step(size_t(first) * size_t(p.in_pitch) + size_t(c),
-             (size_t(y) * size_t(p.out_w) + size_t(x)) * size_t(p.out_pitch) + size_t(c), p.lanes - c,
-             rows.end - rows.begin, columns.end - columns.begin);
-      }
-    }
-  }
-}
 
 inline size_t row_pitch(const Pool2d& p) { return size_t(p.dilation_h) * size_t(p.in_w) * size_t(p.in_pitch); }
 inline size_t column_pitch(const Pool2d& p) { return size_t(p.dilation_w) * size_t(p.in_pitch); }
@@ -81,51 +50,96 @@ void max_pool_float(const Pool2d& p) {
                              2 * p.row_begin - p.pad_top > -3 && 2 * (p.row_end - 1) - p.pad_top < p.in_h;
   if (columns_shared && windows_touch) return max_pool_by_columns(p);
   const size_t down = row_pitch(p), right = column_pitch(p);
-  for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
-    const float* in = static_cast<const float*>(p.input) + from;
-    float* out = static_cast<float*>(p.output) + to;
-    F32x16 best = f_set(-__builtin_inff());
-    for (int32_t i = 0; i < rows; i++) {
-      for (int32_t j = 0; j < columns; j++) {
-        best = f_greater_of(load_up_to(in + size_t(i) * down + size_t(j) * right, n), best);
+  for_windows(p, [&](const Place& at) {
+    const float* in = static_cast<const float*>(p.input) + at.first * size_t(p.in_pitch);
+    float* out = static_cast<float*>(p.output) + at.pixel * size_t(p.out_pitch);
+    for (int c = 0; c < p.lanes; c += kBlock) {
+      F32x16 best = f_set(-__builtin_inff());
+      for (int32_t i = 0; i < at.rows.size(); i++) {
+        for (int32_t j = 0; j < at.columns.size(); j++) {
+          best = f_greater_of(load_up_to(in + size_t(i) * down + size_t(j) * right + c, p.lanes - c), best);
+        }
       }
+      store_up_to(out + c, f_add(best, f_zero()), p.lanes - c);
     }
-    store_up_to(out, f_add(best, f_zero()), n);
   });
 }
 
-void avg_pool(const Pool2d& p) {
-  const size_t down = row_pitch(p), right = column_pitch(p);
-  for_windows<kBlock>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
-    F32x16 total = f_zero();
-    const float* in = static_cast<const float*>(p.input) + from;
-    if (rows == 2 && columns == 2 && n >= kBlock) {  // the window of the networks' shortcuts, without tests
-      BITEDGE_UNROLL for (size_t i = 0; i < 2; i++) {
-        BITEDGE_UNROLL for (size_t j = 0; j < 2; j++) total = f_add(total, f_load(in + i * down + j * right));
-      }
-    } else {
-      for (int32_t i = 0; i < rows; i++) {
-        for (int32_t j = 0; j < columns; j++) total = f_add(total, load_up_to(in + i * down + j * right, n));
+// The mean of rows x columns pixels, kBlocks blocks at a time, so that sums do not wait for each other. They are added
+// in order, and divided by `count`.
+struct Mean {
+  size_t down, right;  // floats from one row to the next, and from one column
+  int32_t rows, columns;
+  int64_t count;
+
+  template <int kBlocks>
+  inline __attribute__((always_inline)) void blocks(const float* in, float* out, int n) const {
+    F32x16 total[kBlocks];
+    BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) total[k] = f_zero();
+    for (int32_t i = 0; i < rows; i++) {
+      const float* at = in + size_t(i) * down;
+      for (int32_t j = 0; j < columns; j++, at += right) {
+        BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) {
+          total[k] = f_add(total[k], kBlocks > 1 ? f_load(at + k * kBlock) : load_up_to(at, n));
+        }
       }
     }
-    const int32_t count = p.count_include_pad ? p.kernel_h * p.kernel_w : rows * columns;
     const bool power_of_two = (count & (count - 1)) == 0;  // then the product is the quotient
-    const F32x16 mean = power_of_two ? f_mul(total, f_set(1 / float(count))) : f_div(total, f_set(float(count)));
-    store_up_to(static_cast<float*>(p.output) + to, mean, n);
+    const F32x16 divisor = f_set(float(count)), factor = f_set(1 / float(count));
+    BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) {
+      const F32x16 mean = power_of_two ? f_mul(total[k], factor) : f_div(total[k], divisor);
+      kBlocks > 1 ? f_store(out + k * kBlock, mean) : store_up_to(out, mean, n);
+    }
+  }
+
+  void run(const float* in, float* out, int channels) const {
+    int c = 0;
+    for (; c + 4 * kBlock <= channels; c += 4 * kBlock) blocks<4>(in + c, out + c, kBlock);
+    for (; c < channels; c += kBlock) blocks<1>(in + c, out + c, channels - c);
+  }
+};
+
+void avg_pool(const Pool2d& p) {
+  for_windows(p, [&](const Place& at) {
+    Mean mean = {row_pitch(p), column_pitch(p), at.rows.size(), at.columns.size(), 0};
+    const int64_t rows = p.counted_h - at.top, columns = p.counted_w - at.left;
+    mean.count = p.count_include_pad ? (rows < p.kernel_h ? rows : p.kernel_h) * (columns < p.kernel_w ? columns : p.kernel_w)
+                                     : int64_t(mean.rows) * mean.columns;
+    mean.run(static_cast<const float*>(p.input) + at.first * size_t(p.in_pitch),
+             static_cast<float*>(p.output) + at.pixel * size_t(p.out_pitch), p.lanes);
   });
+}
+
+void adaptive_avg_pool(const AdaptivePool& p) {
+  const auto first = [](int64_t i, int64_t from, int64_t to) { return i * from / to; };
+  const auto last = [](int64_t i, int64_t from, int64_t to) { return ((i + 1) * from + to - 1) / to; };
+  const size_t pixel = size_t(p.channels);
+  for (int32_t y = p.row_begin; y < p.row_end; y++) {
+    const int64_t top = first(y, p.in_h, p.out_h), bottom = last(y, p.in_h, p.out_h);
+    for (int32_t x = 0; x < p.out_w; x++) {
+      const int64_t left = first(x, p.in_w, p.out_w), right = last(x, p.in_w, p.out_w);
+      const Mean mean = {size_t(p.in_w) * pixel, pixel, int32_t(bottom - top), int32_t(right - left),
+                         (bottom - top) * (right - left)};
+      mean.run(p.input + size_t(top * p.in_w + left) * pixel,
+               p.output + (size_t(y) * size_t(p.out_w) + size_t(x)) * pixel, p.channels);
+    }
+  }
 }
 
 // The larger of two signs has bit 0 if either has (bit 1 is -1): and. The smaller one: or, which is and of complements.
 void max_pool_bits(const Pool2d& p) {
   const size_t down = row_pitch(p), right = column_pitch(p);
-  for_windows<1>(p, [&](size_t from, size_t to, int n, int32_t rows, int32_t columns) {
-    const uint64_t flip = p.minimum ? p.minimum[p.lanes - n] : 0;
-    uint64_t both = ~uint64_t(0);
-    const uint64_t* in = static_cast<const uint64_t*>(p.input) + from;
-    for (int32_t i = 0; i < rows; i++) {
-      for (int32_t j = 0; j < columns; j++) both &= in[i * down + j * right] ^ flip;
+  for_windows(p, [&](const Place& at) {
+    const uint64_t* in = static_cast<const uint64_t*>(p.input) + at.first * size_t(p.in_pitch);
+    uint64_t* out = static_cast<uint64_t*>(p.output) + at.pixel * size_t(p.out_pitch);
+    for (size_t c = 0; c < size_t(p.lanes); c++) {
+      const uint64_t flip = p.minimum ? p.minimum[c] : 0;
+      uint64_t both = ~uint64_t(0);
+      for (int32_t i = 0; i < at.rows.size(); i++) {
+        for (int32_t j = 0; j < at.columns.size(); j++) both &= in[size_t(i) * down + size_t(j) * right + c] ^ flip;
+      }
+      out[c] = both ^ flip;
     }
-    static_cast<uint64_t*>(p.output)[to] = both ^ flip;
   });
 }
 
@@ -183,6 +197,47 @@ void layer_norm(const Rows& r) {
       const int n = channels - c;
       const F32x16 x = f_mul(f_sub(load_up_to(in + c, n), mean), inverse);
       store_up_to(out + c, f_fma(x, load_up_to(r.scale + c, n), load_up_to(r.bias + c, n)), n);
+    }
+  }
+}
+
+// kBlocks blocks from channel `c` on.
+template <int kBlocks>
+inline __attribute__((always_inline)) void row_sums(const NormRow& r, int c) {
+  const int n = r.channels - c;
+  const auto load = [&](const float* p, int k) { return kBlocks > 1 ? f_load(p + c + k * kBlock) : load_up_to(p + c, n); };
+  F32x16 total[kBlocks], mean[kBlocks];
+  BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) {
+    total[k] = f_zero();
+    mean[k] = r.mean ? load(r.mean, k) : f_zero();
+  }
+  const float* in = r.input;
+  for (size_t i = 0; i < r.pixels; i++, in += r.channels) {
+    BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) {
+      const F32x16 x = load(in, k), d = f_sub(x, mean[k]);
+      total[k] = r.mean ? f_fma(d, d, total[k]) : f_add(total[k], x);
+    }
+  }
+  BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) {
+    kBlocks > 1 ? f_store(r.output + c + k * kBlock, total[k]) : store_up_to(r.output + c, total[k], n);
+  }
+}
+
+void row_sums(const NormRow& r) {
+  int c = 0;
+  for (; c + 4 * kBlock <= r.channels; c += 4 * kBlock) row_sums<4>(r, c);
+  for (; c < r.channels; c += kBlock) row_sums<1>(r, c);
+}
+
+void row_norm(const NormRow& r) {
+  for (int c = 0; c < r.channels; c += kBlock) {
+    const int n = r.channels - c;
+    const F32x16 mean = load_up_to(r.mean + c, n), inverse = load_up_to(r.inverse + c, n),
+                 scale = load_up_to(r.scale + c, n), bias = load_up_to(r.bias + c, n);
+    const float* in = r.input + c;
+    float* out = r.output + c;
+    for (size_t i = 0; i < r.pixels; i++, in += r.channels, out += r.channels) {
+      store_up_to(out, f_fma(f_mul(f_sub(load_up_to(in, n), mean), inverse), scale, bias), n);
     }
   }
 }

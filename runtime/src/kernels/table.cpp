@@ -14,14 +14,16 @@ namespace {
 const KernelSet kTable[] = {
 #if defined(__x86_64__)
     {"avx512vpopcntdq", kAvx512 | kAvx512Vnni | kAvx512Vpopcntdq, &kAvx512VpopcntdqBinary, &kAvx512VpopcntdqHalf,
-     &kAvx512VnniImage, &kAvx512Float, &kAvx512Stem, &kAvx512Rows},
-    {"avx512", kAvx512, &kAvx512Binary, nullptr, &kAvx512Image, &kAvx512Float, &kAvx512Stem, &kAvx512Rows},
-    {"avx2", kAvx2, &kAvx2Binary, nullptr, &kAvx2Image, &kAvx2Float, &kAvx2Stem, &kAvx2Rows},
+     &kAvx512VnniImage, &kAvx512Float, &kAvx512Lanes, &kAvx512Stem, &kAvx512Rows},
+    {"avx512", kAvx512, &kAvx512Binary, nullptr, &kAvx512Image, &kAvx512Float, &kAvx512Lanes, &kAvx512Stem,
+     &kAvx512Rows},
+    {"avx2", kAvx2, &kAvx2Binary, nullptr, &kAvx2Image, &kAvx2Float, &kAvx2Lanes, &kAvx2Stem, &kAvx2Rows},
 #elif defined(__aarch64__)
-    {"neondot", kNeon | kNeonDot, &kNeonDotBinary, nullptr, &kNeonDotImage, &kNeonFloat, &kNeonStem, &kNeonRows},
-    {"neon", kNeon, &kNeonBinary, nullptr, &kNeonImage, &kNeonFloat, &kNeonStem, &kNeonRows},
+    {"neondot", kNeon | kNeonDot, &kNeonDotBinary, nullptr, &kNeonDotImage, &kNeonFloat, &kNeonLanes, &kNeonStem,
+     &kNeonRows},
+    {"neon", kNeon, &kNeonBinary, nullptr, &kNeonImage, &kNeonFloat, &kNeonLanes, &kNeonStem, &kNeonRows},
 #endif
-    {"scalar", 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
+    {"scalar", 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
 }  // namespace

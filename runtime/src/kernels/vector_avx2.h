@@ -67,6 +67,15 @@ inline F32x16 f_select(Mask m, F32x16 yes, F32x16 no) {
   return {_mm256_blendv_ps(no.a, yes.a, _mm256_castsi256_ps(spread(m))),
           _mm256_blendv_ps(no.b, yes.b, _mm256_castsi256_ps(spread(m >> 8)))};
 }
+// Lane l is lane at[l] of x.
+inline F32x16 f_permute(F32x16 x, const int32_t* at) {
+  const auto eight = [&](const int32_t* from) {
+    const __m256i i = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));  // bit 3 chooses the half
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(x.a, i), _mm256_permutevar8x32_ps(x.b, i),
+                            _mm256_castsi256_ps(_mm256_slli_epi32(i, 28)));
+  };
+  return {eight(at), eight(at + 8)};
+}
 inline F32x16 f_round(F32x16 x) {
   constexpr int kMode = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
   return {_mm256_round_ps(x.a, kMode), _mm256_round_ps(x.b, kMode)};

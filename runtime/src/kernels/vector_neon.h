@@ -92,6 +92,16 @@ inline F32x16 f_if_less(F32x16 x, F32x16 y, F32x16 yes, F32x16 no) {
 inline F32x16 f_select(Mask m, F32x16 yes, F32x16 no) {
   return f_each([&](int k) { return vbslq_f32(spread(m, k), yes.q[k], no.q[k]); });
 }
+// Lane l is lane at[l] of x.
+inline F32x16 f_permute(F32x16 x, const int32_t* at) {
+  const auto bytes = [](float32x4_t q) { return vreinterpretq_u8_f32(q); };
+  const uint8x16x4_t table = {{bytes(x.q[0]), bytes(x.q[1]), bytes(x.q[2]), bytes(x.q[3])}};
+  return f_each([&](int k) {  // bytes 4·i to 4·i + 3
+    const uint32x4_t i = vreinterpretq_u32_s32(vld1q_s32(at + 4 * k));
+    const uint32x4_t which = vmlaq_n_u32(vdupq_n_u32(0x03020100), i, 0x04040404);
+    return vreinterpretq_f32_u8(vqtbl4q_u8(table, vreinterpretq_u8_u32(which)));
+  });
+}
 inline F32x16 f_round(F32x16 x) {
   return f_each([&](int k) { return vrndnq_f32(x.q[k]); });
 }

@@ -9,6 +9,7 @@
 #include "layers/epilogue.h"
 #include "layers/geometry.h"
 #include "layers/half_word_map.h"
+#include "layers/padded_groups.h"
 #include "layers/regions.h"
 
 namespace bitedge {
@@ -224,7 +225,9 @@ std::unique_ptr<const Layer> make_binary_layer(const Graph& graph, const Node& n
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   const size_t groups = size_t(node.window.groups), words = (size_t(in.channels) / groups + 63) / 64;
   // Blocks of a group must not share a word's 16 bits with the next group.
-  if (groups > 1 && size_t(geometry.out.channels) / groups % kBlock) return nullptr;
+  if (groups > 1 && size_t(geometry.out.channels) / groups % kBlock) {
+    return make_padded_groups(graph, node, kernels, make_binary_layer);
+  }
   Grouping grouping = kernels.binary->grouping;
   const bool few = geometry.out.pixels() == 1;  // memory is the limit, and the map is mostly the input itself
   if (few || (grouping == Grouping::kPairs && words < 2) || (grouping == Grouping::kRows && node.window.kernel_h < 3)) {

@@ -9,6 +9,8 @@
 #include "kernels/scalar.h"
 #include "layers/epilogue.h"
 #include "layers/geometry.h"
+#include "layers/lane_layer.h"
+#include "layers/padded_groups.h"
 #include "layers/padded_map.h"
 #include "layers/regions.h"
 
@@ -178,7 +180,10 @@ std::unique_ptr<const Layer> make_float_layer(const Graph& graph, const Node& no
   const Shape& in = graph.values[size_t(node.inputs[0])].shape;
   const Geometry geometry(node.window, in, graph.values[size_t(node.outputs[0])].shape);
   const size_t groups = size_t(node.window.groups);
-  if (groups > 1 && size_t(geometry.out.channels) / groups % kBlock) return nullptr;
+  if (groups > 1 && size_t(geometry.out.channels) / groups % kBlock) {
+    std::unique_ptr<const Layer> lanes = make_lane_layer(graph, node, kernels);
+    return lanes ? std::move(lanes) : make_padded_groups(graph, node, kernels, make_float_layer);
+  }
   if (!geometry.fits(size_t(in.channels))) return nullptr;
   return std::make_unique<FloatLayer>(graph, node, kernels, geometry);
 }

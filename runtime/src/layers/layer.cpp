@@ -15,10 +15,10 @@ std::vector<const Value*> values_at(const Graph& graph, const std::vector<int32_
 }
 
 // Any node, by the reference; the threads share the rows of all images.
-class ScalarLayer final : public Layer {
+class ReferenceLayer final : public Layer {
  public:
-  ScalarLayer(const Graph& graph, const Node& node)
-      : Layer(std::string("scalar ") + op_name(node.op)),
+  ReferenceLayer(const Graph& graph, const Node& node)
+      : Layer(std::string("reference ") + op_name(node.op)),
         node_(node),
         run_(operator_of(node.op).reference),
         inputs_(values_at(graph, node.inputs)),
@@ -48,7 +48,7 @@ class ScalarLayer final : public Layer {
 
 std::unique_ptr<const Layer> make_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
   std::unique_ptr<const Layer> layer = operator_of(node.op).make_layer(graph, node, kernels);
-  return layer ? std::move(layer) : std::make_unique<ScalarLayer>(graph, node);
+  return layer ? std::move(layer) : std::make_unique<ReferenceLayer>(graph, node);
 }
 
 }  // namespace bitedge

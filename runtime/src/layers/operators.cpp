@@ -12,6 +12,7 @@
 #include "layers/channel_layer.h"
 #include "layers/float_layer.h"
 #include "layers/image_layer.h"
+#include "layers/norm_layer.h"
 #include "layers/row_layer.h"
 
 namespace bitedge {
@@ -66,8 +67,6 @@ void avg_pool(JsonWriter& json, const Node& node) {
 
 void groups(JsonWriter& json, const Node& node) { json.key("groups").integer(node.window.groups); }
 
-std::unique_ptr<const Layer> by_reference(const Graph&, const Node&, const KernelSet&) { return nullptr; }
-
 constexpr size_t kAny = Operator::kAny;
 
 // In the order of Op.
@@ -86,8 +85,8 @@ constexpr Operator kOperators[] = {
     {Op::kConcat, "concat", 2, 2, kAny, infer::concat, make_concat_layer, scalar::concat, nullptr},
     {Op::kGatherChannels, "gather_channels", 2, 1, 1, infer::gather_channels, make_gather_layer,
      scalar::gather_channels, nullptr},
-    {Op::kGroupNorm, "group_norm", 2, 1, 1, infer::group_norm, by_reference, scalar::group_norm, groups},
-    {Op::kAdaptiveAvgPool2d, "adaptive_avg_pool2d", 2, 1, 1, infer::adaptive_avg_pool2d, by_reference,
+    {Op::kGroupNorm, "group_norm", 2, 1, 1, infer::group_norm, make_norm_layer, scalar::group_norm, groups},
+    {Op::kAdaptiveAvgPool2d, "adaptive_avg_pool2d", 2, 1, 1, infer::adaptive_avg_pool2d, make_row_layer,
      scalar::adaptive_avg_pool2d, nullptr},
 };
 

@@ -54,6 +54,39 @@ class PoolLayer final : public Layer {
   size_t rows_, unit_, in_bytes_, out_bytes_;
 };
 
+class AdaptivePoolLayer final : public Layer {
+ public:
+  AdaptivePoolLayer(const Graph& graph, const Node& node, const KernelSet& kernels)
+      : Layer(std::string(kernels.name) + " adaptive_avg_pool2d"),
+        kernel_(kernels.rows->adaptive_avg_pool),
+        in_(graph.values[size_t(node.inputs[0])].shape),
+        out_(graph.values[size_t(node.outputs[0])].shape) {}
+
+  size_t scratch_bytes(size_t, int) const override { return 0; }
+
+  void run(const Call& call, Pool& pool) const override {
+    const size_t rows = size_t(out_.height), parts = parts_of(pool, rows);
+    pool.each(call.images * parts, [&](size_t i) {
+      const size_t image = i / parts, part = i % parts;
+      AdaptivePool p;
+      p.input = static_cast<const float*>(call.inputs[0]) + image * in_.elements();
+      p.output = static_cast<float*>(call.outputs[0]) + image * out_.elements();
+      p.in_h = in_.height;
+      p.in_w = in_.width;
+      p.out_h = out_.height;
+      p.out_w = out_.width;
+      p.channels = in_.channels;
+      p.row_begin = int32_t(rows * part / parts);
+      p.row_end = int32_t(rows * (part + 1) / parts);
+      kernel_(p);
+    });
+  }
+
+ private:
+  void (*kernel_)(const AdaptivePool&);
+  Shape in_, out_;
+};
+
 class RowLayer final : public Layer {
  public:
   RowLayer(const Graph& graph, const Node& node, const KernelSet& kernels, const char* op,
@@ -122,8 +155,9 @@ std::unique_ptr<const Layer> make_row_layer(const Graph& graph, const Node& node
   switch (node.op) {
     case Op::kMaxPool2d:
     case Op::kAvgPool2d:
-      if (node.overhang_bottom || node.overhang_right) return nullptr;
       return std::make_unique<PoolLayer>(graph, node, kernels);
+    case Op::kAdaptiveAvgPool2d:
+      return std::make_unique<AdaptivePoolLayer>(graph, node, kernels);
     case Op::kNormalize:
       return std::make_unique<RowLayer>(graph, node, kernels, "normalize", kernels.rows->normalize);
     case Op::kLayerNorm:

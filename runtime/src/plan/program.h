@@ -38,7 +38,8 @@ class Program {
   // with `keep_values` every value is. The answer is the same to the bit.
   const std::vector<Step>& steps(bool keep_values) const { return keep_values ? all_ : fused_; }
 
-  // Which kernel runs a node, for reports: "avx512vpopcntdq binary_conv2d 4x16", "scalar softmax", "fused into conv1".
+  // Which kernel runs a node, for reports: "avx512vpopcntdq binary_conv2d 4x16", "reference softmax", "fused into
+  // conv1".
   const char* node_kernel(size_t node) const { return names_[node].c_str(); }
 
   // Whether nothing reads the node's weights in the file any more.
