@@ -1,6 +1,7 @@
 // A graph of one node with random weights and inputs, to be run by two sets of kernels and compared bit for bit.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
@@ -35,6 +36,8 @@ struct NodeCase {
   bool sparse = false;  // of a float input, most elements are zero, some of them -0
   enum Activation { kNone, kRelu, kPrelu } activation = kNone;
   std::vector<StepCase> steps;     // after scale, residual and activation
+  int fmas_to_bits = 0;            // between the floats and the bits
+  bool shifts = false;             // the fmas of `steps` and to the bits have scale 1
   std::vector<int32_t> others;     // channels of the further inputs of concat
   int32_t size_h = 0, size_w = 0;  // of adaptive_avg_pool2d
   bool shared_slope = false;
@@ -62,6 +65,7 @@ struct NodeCase {
       << emit_float << emit_bits << " f16 " << f16 << " activation " << int(activation) << " input " << int(input_kind)
       << " residual " << residual << " images " << images << " seed " << seed << " steps";
     for (const StepCase& step : steps) s << " " << int(step.kind) << "," << int(step.operand);
+    s << " fmas to bits " << fmas_to_bits << " shifts " << shifts;
     return s.str();
   }
 
@@ -196,11 +200,15 @@ class RandomNode {
       e.emit_bits = true;
       return;
     }
+    std::vector<EpilogueStep>* to = &e.steps;
+    bool unit_scale = false;
     const auto add = [&](StepKind kind, StepCase::Operand operand = StepCase::kFloats) {
       EpilogueStep step;
       step.kind = kind;
       if (kind == StepKind::kFma) step.scale = floats(n);
       if (kind == StepKind::kFma) step.bias = floats(n);
+      if (kind == StepKind::kFma && unit_scale)
+        std::fill(floats_[floats_.size() - 2].begin(), floats_[floats_.size() - 2].end(), 1.0f);
       if (kind == StepKind::kPrelu) step.slope = floats(c.shared_slope ? 1 : n);
       if (kind == StepKind::kClamp) step.min = -0.5f;
       if (kind == StepKind::kClamp) step.max = 0.75f;
@@ -208,14 +216,17 @@ class RandomNode {
         const Shape shape = operand == StepCase::kVector ? Shape{1, 1, out.channels} : out;
         step.input = add_input(node, operand == StepCase::kBits ? Kind::kBits : Kind::kFloat, shape);
       }
-      e.steps.push_back(step);
+      to->push_back(step);
     };
     if (c.scale) add(StepKind::kFma);
     if (c.residual) add(StepKind::kAdd, c.residual == 1 ? StepCase::kFloats : StepCase::kBits);
     if (c.activation != NodeCase::kNone) {
       add(c.activation == NodeCase::kRelu ? StepKind::kRelu : StepKind::kPrelu);
     }
+    unit_scale = c.shifts;
     for (const StepCase& step : c.steps) add(step.kind, step.operand);
+    to = &e.steps_to_bits;
+    for (int k = 0; k < c.fmas_to_bits; k++) add(StepKind::kFma);
     e.emit_float = c.emit_float;
     e.emit_bits = c.emit_bits;
   }

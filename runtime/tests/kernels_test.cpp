@@ -377,17 +377,27 @@ TEST(every_step_of_an_epilogue) {
   }
 }
 
-// RPReLU behind a residual, as ReActNet has it: shift, prelu, shift.
+// RPReLU behind a residual, as ReActNet has it: shift, prelu, shift; and before the bits another shift, RSign. Also
+// with scales in place of the shifts, and with some of the steps.
 TEST(shifted_activations) {
   for (const int32_t channels : {16, 64, 80, 100}) {
-    for (const bool bits : {false, true}) {
+    for (const int flags : {0, 1, 2, 3}) {
+      const bool bits = flags & 1;
       NodeCase c = binary(7, 128, channels, 3, 1);
+      c.shifts = flags & 2;
       c.emit_bits = bits;
       c.steps = {{StepKind::kFma}, {StepKind::kPrelu}, {StepKind::kFma}};
+      c.fmas_to_bits = bits;  // and RSign
       compare(c);
       c.residual = 0;
       compare(c);
       c.scale = false;
+      compare(c);
+      c = binary(7, 128, channels, 3, 1);
+      c.shifts = flags & 2;
+      c.fmas_to_bits = bits;
+      compare(c);
+      c.steps = {{StepKind::kPrelu}};
       compare(c);
     }
   }

@@ -37,6 +37,22 @@ void bare_loop(const uint64_t* a, const uint64_t* w, int32_t* out, int pixels, i
   }
 }
 
+double bare_fmas(int rounds) {
+  constexpr int kChains = 12;
+  __m512 acc[kChains];
+  for (int i = 0; i < kChains; i++) acc[i] = _mm512_set1_ps(float(i));
+  const __m512 x = _mm512_set1_ps(0.5f), y = _mm512_set1_ps(0.25f);
+  for (int r = 0; r < rounds; r++) {
+    for (int k = 0; k < 2; k++) {
+      for (int i = 0; i < kChains; i++) {
+        acc[i] = _mm512_fmadd_ps(acc[i], x, y);
+        __asm__ volatile("" : "+v"(acc[i]));
+      }
+    }
+  }
+  return 16.0 * 2 * kChains * rounds;
+}
+
 }  // namespace bitedge
 #elif defined(__ARM_NEON) && defined(__aarch64__)
 #include <arm_neon.h>
@@ -81,12 +97,29 @@ void bare_loop(const uint64_t* a, const uint64_t* w, int32_t* out, int pixels, i
   }
 }
 
+double bare_fmas(int rounds) {
+  constexpr int kChains = 16;
+  float32x4_t acc[kChains];
+  for (int i = 0; i < kChains; i++) acc[i] = vdupq_n_f32(float(i));
+  const float32x4_t x = vdupq_n_f32(0.5f), y = vdupq_n_f32(0.25f);
+  for (int r = 0; r < rounds; r++) {
+    for (int k = 0; k < 4; k++) {
+      for (int i = 0; i < kChains; i++) {
+        acc[i] = vfmaq_f32(y, acc[i], x);
+        __asm__ volatile("" : "+w"(acc[i]));
+      }
+    }
+  }
+  return 4.0 * 4 * kChains * rounds;
+}
+
 }  // namespace bitedge
 #else
 namespace bitedge {
 
 bool has_bare_loop() { return false; }
 void bare_loop(const uint64_t*, const uint64_t*, int32_t*, int, int, int) {}
+double bare_fmas(int) { return 0; }
 
 }  // namespace bitedge
 #endif

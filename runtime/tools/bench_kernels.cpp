@@ -8,6 +8,7 @@
 #include <random>
 
 #include "base/json.h"
+#include "float_layers.h"
 #include "host.h"
 #include "kernels/kernels.h"
 #include "kernels/table.h"
@@ -59,8 +60,7 @@ double macs_of(const NodeCase& c) {
 }
 
 struct Row {
-  const char* layer;
-  std::string set, kernel;
+  std::string layer, set, kernel;
   double microseconds, rate, limit;  // GMAC/s; limit 0: not measured
 };
 
@@ -92,6 +92,29 @@ void measure(const LayerShape& shape, const std::vector<const KernelSet*>& sets,
   }
 }
 
+// The same for layers of floats, next to the roofline: its rate is that of the layer if it took no longer.
+void measure(const FloatLayerCase& layer, const std::vector<const KernelSet*>& sets, int rounds,
+             std::vector<Row>* rows) {
+  const RandomNode node(layer.node);
+  std::vector<std::unique_ptr<testing::Runner>> runners;
+  for (const KernelSet* set : sets) runners.push_back(std::make_unique<testing::Runner>(node, set->name, 1));
+  Roofline roofline(layer);
+  std::vector<double> best(sets.size(), 1e9);
+  for (int round = 0; round < rounds; round++) {
+    for (size_t i = 0; i < sets.size(); i++) {
+      const auto start = std::chrono::steady_clock::now();
+      runners[i]->run();
+      best[i] = std::min(best[i], seconds_of(start));
+    }
+    if (has_bare_loop()) roofline.measure();
+  }
+  const double work = layer.macs > 0 ? layer.macs : layer.floats;
+  for (size_t i = 0; i < sets.size(); i++) {
+    rows->push_back({layer.name, sets[i]->name, runners[i]->kernel(), best[i] * 1e6, work / best[i] / 1e9,
+                     has_bare_loop() ? work / roofline.seconds() / 1e9 : 0});
+  }
+}
+
 std::string as_json(const std::vector<Row>& rows) {
   JsonWriter json;
   json.open('{').key("host");
@@ -115,22 +138,28 @@ std::string as_json(const std::vector<Row>& rows) {
 
 }  // namespace
 
-void bench_kernels(const KernelBench& options) {
+std::vector<const KernelSet*> kernel_sets(const KernelBench& options) {
   std::vector<const KernelSet*> sets;
   for (const KernelSet* set : available_kernels()) {
     // The reference takes seconds per round: only when it is asked for.
     if (options.sets.empty() && set->binary) sets.push_back(set);
   }
   for (const std::string& name : options.sets) sets.push_back(&select_kernels(name.c_str()));
+  return sets;
+}
+
+void bench_kernels(const KernelBench& options) {
+  const std::vector<const KernelSet*> sets = kernel_sets(options);
   std::vector<Row> rows;
   for (const LayerShape& shape : kLayers) measure(shape, sets, options.rounds, &rows);
+  for (const FloatLayerCase& layer : float_layers()) measure(layer, sets, options.rounds, &rows);
   if (options.json) {
     std::printf("%s\n", as_json(rows).c_str());
     return;
   }
-  std::printf("%-22s %-36s %10s %9s %9s %6s\n", "layer", "kernel", "us", "GMAC/s", "bare loop", "share");
+  std::printf("%-22s %-36s %10s %9s %9s %6s\n", "layer", "kernel", "us", "GMAC/s", "limit", "share");
   for (const Row& r : rows) {
-    std::printf("%-22s %-36s %10.1f %9.0f", r.layer, r.kernel.c_str(), r.microseconds, r.rate);
+    std::printf("%-22s %-36s %10.1f %9.0f", r.layer.c_str(), r.kernel.c_str(), r.microseconds, r.rate);
     r.limit > 0 ? std::printf(" %9.0f %5.0f%%\n", r.limit, 100 * r.rate / r.limit)
                 : std::printf(" %9s %6s\n", "-", "-");
   }

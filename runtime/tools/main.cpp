@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "bench_epilogues.h"
 #include "bench_kernels.h"
 #include "bench_network.h"
 #include "host.h"
@@ -20,11 +21,15 @@ constexpr char kUsage[] =
     "                     [--profile] [--json]\n"
     "       bitedge-bench --net birealnet18|xnornet|binarynet [--width W] [--image-size N] [options as above]\n"
     "       bitedge-bench kernels [--kernels NAME[,NAME...]] [--rounds N] [--json]\n"
+    "       bitedge-bench epilogues [--kernels NAME[,NAME...]] [--rounds N] [--json]\n"
     "       bitedge-bench host\n"
     "\n"
     "model.gguf  its golden vectors are checked first, then its latency is measured\n"
     "--net       the same with random weights, checked against the scalar kernels: no file is needed\n"
-    "kernels     the binary layers of the networks on every set of kernels, next to the bare loop (one thread)\n"
+    "kernels     the binary layers of the networks on every set of kernels, next to the bare loop, and layers of "
+    "floats\n"
+    "            next to their roofline: fused multiply-adds, or a copy of as many floats (one thread)\n"
+    "epilogues   the blocks of BiRealNet18 with RSign and RPReLU and without, in turns (one thread)\n"
     "host        this machine, as JSON\n"
     "\n"
     "Ends with 0, with 1 when an answer is wrong, and with 2 when the arguments or the file are.\n";
@@ -73,7 +78,7 @@ class Words {
   char** words_;
 };
 
-int kernels(Words words) {
+int kernels(Words words, void (*bench)(const KernelBench&)) {
   KernelBench options;
   while (words.next()) {
     const std::string name = words.name();
@@ -87,7 +92,7 @@ int kernels(Words words) {
       throw refusal("unknown argument " + quoted(name) + "; try --help");
     }
   }
-  bench_kernels(options);
+  bench(options);
   return 0;
 }
 
@@ -146,7 +151,8 @@ int run(int count, char** words) {
     std::fputs(kUsage, stdout);
     return 0;
   }
-  if (verb == "kernels") return kernels(Words(count - 1, words + 1));
+  if (verb == "kernels") return kernels(Words(count - 1, words + 1), bench_kernels);
+  if (verb == "epilogues") return kernels(Words(count - 1, words + 1), bench_epilogues);
   if (verb == "host" && count == 1) return show_host();
   return network(Words(count, words));
 }

@@ -75,6 +75,8 @@ void run_binary_conv(const BinaryConv& c) {
       return binary_conv<EpilogueKind::kResidual>(c);
     case EpilogueKind::kShifted:
       return binary_conv<EpilogueKind::kShifted>(c);
+    case EpilogueKind::kRescaled:
+      return binary_conv<EpilogueKind::kRescaled>(c);
     default:
       return binary_conv<EpilogueKind::kSteps>(c);
   }

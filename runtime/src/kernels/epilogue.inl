@@ -59,7 +59,7 @@ __attribute__((noinline)) void run_step(const BoundEpilogue& e, const BoundStep&
       return for_each(y, pixels, [&](F32x16 x, int) { return f_greater_of(f_zero(), x); });
     case StepKind::kPrelu: {
       const F32x16 slope = f_load(s.scale + channel);
-      return for_each(y, pixels, [&](F32x16 x, int) { return f_if_less(x, f_zero(), f_mul(slope, x), x); });
+      return for_each(y, pixels, [&](F32x16 x, int) { return f_prelu(x, slope); });
     }
     case StepKind::kClamp: {
       const F32x16 min = f_set(s.min), max = f_set(s.max);
@@ -102,8 +102,10 @@ __attribute__((noinline)) void run_steps(const BoundEpilogue& e, size_t pixel, i
 template <int kPixels, EpilogueKind kKind>
 class EpilogueTile {
   static constexpr bool kShifted = kKind == EpilogueKind::kShifted;
-  static constexpr bool kFloats = kKind == EpilogueKind::kScale || kKind == EpilogueKind::kResidual || kShifted;
-  static constexpr bool kAdds = kKind == EpilogueKind::kResidual || kShifted;
+  static constexpr bool kRescaled = kKind == EpilogueKind::kRescaled;
+  static constexpr int kShifts = kShifted ? 4 : kRescaled ? 7 : 0;
+  static constexpr bool kAdds = kKind == EpilogueKind::kResidual || kShifts;
+  static constexpr bool kFloats = kKind == EpilogueKind::kScale || kAdds;
   static constexpr bool kBits = kKind == EpilogueKind::kThreshold || kAdds;
   static constexpr bool kSteps = kKind == EpilogueKind::kSteps;
   static_assert(kFloats || kBits || kSteps);
@@ -119,9 +121,7 @@ class EpilogueTile {
       floats_ = e.floats + at;
     }
     if (kAdds) residual_ = static_cast<const float*>(e.operands[0]) + at;
-    if (kShifted) {
-      BITEDGE_UNROLL for (int k = 0; k < 7; k++) shifts_[k] = f_load(e.shifts[k] + channel);
-    }
+    BITEDGE_UNROLL for (int k = 0; k < kShifts; k++) shifts_[k] = f_load(e.shifts[k] + channel);
     if (kBits) {
       words_ = words_of(e) * (64 / kBlock);
       bits_ = reinterpret_cast<Bits16*>(e.bits) + pixel * words_ + size_t(channel) / kBlock;
@@ -136,14 +136,11 @@ class EpilogueTile {
     }
     y = f_fma(y, scale_, bias_);
     if (kAdds) y = f_add(y, f_load(residual_ + i * pitch_));
-    if (kShifted) {
-      y = f_fma(y, shifts_[0], shifts_[1]);
-      y = f_if_less(y, f_zero(), f_mul(shifts_[2], y), y);
-      y = f_fma(y, shifts_[3], shifts_[4]);
-    }
+    if (kShifted) y = f_add(f_prelu(f_add(y, shifts_[0]), shifts_[1]), shifts_[2]);
+    if (kRescaled) y = f_fma(f_prelu(f_fma(y, shifts_[0], shifts_[1]), shifts_[2]), shifts_[3], shifts_[4]);
     f_store(floats_ + i * pitch_, y);
-    if (kShifted) y = f_fma(y, shifts_[5], shifts_[6]);
-    if (kAdds) bits_[i * words_] = Bits16(f_less(y, f_zero()));
+    if (kRescaled) y = f_fma(y, shifts_[5], shifts_[6]);
+    if (kAdds) bits_[i * words_] = Bits16(f_less(y, kShifted ? shifts_[3] : f_zero()));
   }
 
   inline __attribute__((always_inline)) void put(size_t i, I32x16 acc) {
@@ -168,7 +165,7 @@ class EpilogueTile {
   int channel_;
   size_t pitch_, words_;
   I32x16 threshold_;
-  F32x16 scale_, bias_, shifts_[kShifted ? 7 : 1], y_[kSteps ? kPixels : 1];
+  F32x16 scale_, bias_, shifts_[kShifts ? kShifts : 1], y_[kSteps ? kPixels : 1];
   float* floats_;
   const float* residual_;
   Bits16* bits_;

@@ -23,7 +23,8 @@ enum class EpilogueKind : int32_t {
   kThreshold,
   kScale,     // fma; floats
   kResidual,  // fma, add of floats; floats and bits
-  kShifted,   // fma, add of floats, fma, prelu, fma; floats, and after another fma bits: RPReLU and the next RSign
+  kShifted,   // fma, add of floats, shift, prelu, shift; floats, and after a shift bits: RPReLU and the next RSign
+  kRescaled,  // the same with an fma in place of each shift
   kSign,      // fma or nothing; bits
   kPlain,     // nothing; floats
   kRelu,      // relu; floats
@@ -50,7 +51,9 @@ struct BoundEpilogue {
   const int32_t* threshold = nullptr;  // set: bits out, and no step applies
   const float* scale = nullptr;        // of the fma that comes first, or null
   const float* bias = nullptr;
-  const float* shifts[7] = {};  // of kShifted: scale and bias, slope, scale and bias, scale and bias
+  // Of kRescaled: scale and bias, slope, scale and bias, scale and bias. Of kShifted: bias, slope, bias, and the bias
+  // with the other sign: y + b < 0 just when y < -b, since the sign of a rounded sum is that of the sum.
+  const float* shifts[7] = {};
   const BoundStep* steps = nullptr;
   int32_t count = 0;         // of the steps
   int32_t floats_after = 0;  // so many of them; the others are for the bits alone

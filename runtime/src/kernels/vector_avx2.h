@@ -67,6 +67,8 @@ inline F32x16 f_select(Mask m, F32x16 yes, F32x16 no) {
   return {_mm256_blendv_ps(no.a, yes.a, _mm256_castsi256_ps(spread(m))),
           _mm256_blendv_ps(no.b, yes.b, _mm256_castsi256_ps(spread(m >> 8)))};
 }
+// y < 0 ? slope·y : y
+inline F32x16 f_prelu(F32x16 y, F32x16 slope) { return f_if_less(y, f_zero(), f_mul(slope, y), y); }
 // Lane l is lane at[l] of x.
 inline F32x16 f_permute(F32x16 x, const int32_t* at) {
   const auto eight = [&](const int32_t* from) {

@@ -29,6 +29,10 @@ inline F32x16 f_greater_of(F32x16 x, F32x16 best) { return _mm512_max_ps(x, best
 inline F32x16 f_lesser_of(F32x16 x, F32x16 best) { return _mm512_min_ps(x, best); }   // x < best ? x : best
 inline F32x16 f_select(Mask m, F32x16 yes, F32x16 no) { return _mm512_mask_blend_ps(__mmask16(m), no, yes); }
 inline F32x16 f_if_less(F32x16 a, F32x16 b, F32x16 yes, F32x16 no) { return f_select(f_less(a, b), yes, no); }
+// y < 0 ? slope·y : y
+inline F32x16 f_prelu(F32x16 y, F32x16 slope) {
+  return _mm512_mask_mul_ps(y, __mmask16(f_less(y, f_zero())), slope, y);
+}
 // Lane l is lane at[l] of x.
 inline F32x16 f_permute(F32x16 x, const int32_t* at) { return _mm512_permutexvar_ps(_mm512_loadu_si512(at), x); }
 inline F32x16 f_round(F32x16 a) { return _mm512_roundscale_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }

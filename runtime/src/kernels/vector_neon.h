@@ -92,6 +92,8 @@ inline F32x16 f_if_less(F32x16 x, F32x16 y, F32x16 yes, F32x16 no) {
 inline F32x16 f_select(Mask m, F32x16 yes, F32x16 no) {
   return f_each([&](int k) { return vbslq_f32(spread(m, k), yes.q[k], no.q[k]); });
 }
+// y < 0 ? slope·y : y
+inline F32x16 f_prelu(F32x16 y, F32x16 slope) { return f_if_less(y, f_zero(), f_mul(slope, y), y); }
 // Lane l is lane at[l] of x.
 inline F32x16 f_permute(F32x16 x, const int32_t* at) {
   const auto bytes = [](float32x4_t q) { return vreinterpretq_u8_f32(q); };

@@ -1,6 +1,8 @@
 #include "layers/epilogue.h"
 
+#include <algorithm>
 #include <cstring>
+#include <iterator>
 
 #include "file/limits.h"
 
@@ -79,12 +81,12 @@ EpilogueKind EpilogueBinder::choose_kind() {
   if (!floats_ || !bits_) return EpilogueKind::kSteps;
   const bool residual = scale && is(1, StepKind::kAdd) && steps_[1].operand_kind == BoundStep::kFloats;
   if (residual && b.count == 2) return EpilogueKind::kResidual;
-  return residual && fill_shifts() ? EpilogueKind::kShifted : EpilogueKind::kSteps;
+  return residual ? fill_shifts() : EpilogueKind::kSteps;
 }
 
 // fma, prelu and fma before the floats, and fma behind them, each where it is there; a step that is not does nothing:
 // y·1 + (-0) and slope 1 leave every y as it is, -0 among them.
-bool EpilogueBinder::fill_shifts() {
+EpilogueKind EpilogueBinder::fill_shifts() {
   const BoundStep* slots[4] = {};
   constexpr StepKind kKinds[4] = {StepKind::kFma, StepKind::kPrelu, StepKind::kFma, StepKind::kFma};
   size_t slot = 0;
@@ -92,16 +94,27 @@ bool EpilogueBinder::fill_shifts() {
     const bool to_bits = k >= size_t(bound_.floats_after);
     if (to_bits && slot < 3) slot = 3;
     while (slot < 4 && kKinds[slot] != steps_[k].kind) slot++;
-    if (slot >= (to_bits ? size_t(4) : size_t(3))) return false;
+    if (slot >= (to_bits ? size_t(4) : size_t(3))) return EpilogueKind::kSteps;
     slots[slot++] = &steps_[k];
   }
   const float *one = constant(1.0f), *nothing = constant(-0.0f);
-  int at = 0;
+  bool ones = true;
+  const float *scale[4], *bias[4];
   for (size_t i = 0; i < 4; i++) {
-    bound_.shifts[at++] = slots[i] ? slots[i]->scale : one;
-    if (kKinds[i] == StepKind::kFma) bound_.shifts[at++] = slots[i] ? slots[i]->bias : nothing;
+    scale[i] = slots[i] ? slots[i]->scale : one;  // the slope of prelu
+    bias[i] = slots[i] && kKinds[i] == StepKind::kFma ? slots[i]->bias : nothing;
+    ones &= i == 1 || std::equal(one, one + bound_.channels, scale[i]);
   }
-  return true;
+  if (!ones) {
+    const float* all[] = {scale[0], bias[0], scale[1], scale[2], bias[2], scale[3], bias[3]};
+    std::copy(std::begin(all), std::end(all), bound_.shifts);
+    return EpilogueKind::kRescaled;
+  }
+  parameters_.emplace_back(padded(bound_.channels));
+  for (size_t c = 0; c < size_t(bound_.channels); c++) parameters_.back()[c] = -bias[3][c];
+  const float* shifts[] = {bias[0], scale[1], bias[2], parameters_.back().data()};
+  std::copy(std::begin(shifts), std::end(shifts), bound_.shifts);
+  return EpilogueKind::kShifted;
 }
 
 BoundEpilogue EpilogueBinder::bind(const Call& call, size_t image) const {

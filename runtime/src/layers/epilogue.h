@@ -33,7 +33,7 @@ class EpilogueBinder {
   const float* constant(float value);
   void add_step(const Graph& graph, const Node& node, const EpilogueStep& step);
   EpilogueKind choose_kind();
-  bool fill_shifts();
+  EpilogueKind fill_shifts();
 
   struct Operand {
     size_t input;        // of the node
