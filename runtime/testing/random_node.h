@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <deque>
+#include <new>
 #include <random>
 #include <sstream>
 #include <string>
@@ -16,6 +17,20 @@
 #include "run/context.h"
 
 namespace bitedge::testing {
+
+// Memory as the arena has it, on a boundary of 64 bytes, and of exactly the size that is asked for.
+template <typename T>
+struct LineAllocator {
+  using value_type = T;
+  LineAllocator() = default;
+  template <typename U>
+  LineAllocator(const LineAllocator<U>&) {}
+  T* allocate(size_t n) { return static_cast<T*>(::operator new(n * sizeof(T), std::align_val_t(64))); }
+  void deallocate(T* p, size_t) { ::operator delete(p, std::align_val_t(64)); }
+  bool operator==(const LineAllocator&) const { return true; }
+  bool operator!=(const LineAllocator&) const { return false; }
+};
+using Bytes = std::vector<unsigned char, LineAllocator<unsigned char>>;
 
 // A step of an epilogue, and what an operand of it is.
 struct StepCase {
@@ -97,7 +112,7 @@ class RandomNode {
     graph_.nodes.push_back(node);
     graph_.output = node.outputs[0];
     for (const int32_t i : node.inputs) data_.push_back(random_value(graph_.values[size_t(i)], c.images));
-    for (const std::vector<unsigned char>& data : data_) inputs_.push_back(data.data());
+    for (const Bytes& data : data_) inputs_.push_back(data.data());
   }
 
   const NodeCase& node_case() const { return case_; }
@@ -122,8 +137,8 @@ class RandomNode {
 
   float random_float() { return float(int32_t(random_())) * 0x1p-30f; }
 
-  std::vector<unsigned char> random_value(const Value& v, size_t images) {
-    std::vector<unsigned char> data(v.bytes() * images);
+  Bytes random_value(const Value& v, size_t images) {
+    Bytes data(v.bytes() * images);
     if (v.kind == Kind::kBits) {
       random_bits(reinterpret_cast<uint64_t*>(data.data()), v.shape.pixels() * images, size_t(v.shape.channels));
     } else if (v.kind == Kind::kUint8) {
@@ -250,7 +265,7 @@ class RandomNode {
   std::deque<std::vector<uint64_t>> words_;
   std::vector<uint16_t> halves_;
   std::vector<int32_t> thresholds_, index_;
-  std::vector<std::vector<unsigned char>> data_;
+  std::vector<Bytes> data_;
   std::vector<const void*> inputs_;
 };
 
@@ -263,17 +278,17 @@ class Runner {
     for (const int32_t v : node.graph().nodes[0].outputs) {
       outputs_.emplace_back(node.graph().values[size_t(v)].bytes() * images, 0xa5);
     }
-    for (std::vector<unsigned char>& output : outputs_) output_data_.push_back(output.data());
-    scratch_.assign(layer().scratch_bytes(images, threads) + 64, 0x5a);
+    for (Bytes& output : outputs_) output_data_.push_back(output.data());
+    scratch_.assign(layer().scratch_bytes(images, threads), 0x5a);
     call_.images = images;
     call_.inputs = node.inputs();
     call_.outputs = output_data_.data();
-    call_.scratch = scratch_.data() + (64 - reinterpret_cast<uintptr_t>(scratch_.data()) % 64) % 64;
+    call_.scratch = scratch_.data();
   }
 
   void run() { layer().run(call_, pool_); }
   std::string kernel() const { return program_->node_kernel(0); }
-  const std::vector<std::vector<unsigned char>>& outputs() const { return outputs_; }
+  const std::vector<Bytes>& outputs() const { return outputs_; }
 
  private:
   const Layer& layer() const { return *program_->steps(true)[0].layer; }
@@ -281,9 +296,9 @@ class Runner {
   const RandomNode& node_;
   std::unique_ptr<const Program> program_;
   Pool pool_;
-  std::vector<std::vector<unsigned char>> outputs_;
+  std::vector<Bytes> outputs_;
   std::vector<void*> output_data_;
-  std::vector<unsigned char> scratch_;
+  Bytes scratch_;
   Call call_;
 };
 

@@ -227,6 +227,7 @@ def test_only_a_keeping_context_gives_activations(model: Model, images: Array) -
 def test_kernels_can_be_forced_by_name(monkeypatch: pytest.MonkeyPatch, images: Array) -> None:
     data = small_model().build()
     assert Model(data, kernels="scalar").kernels == "scalar"
+    assert {node.kernel.split()[0] for node in Model(data, kernels="scalar").nodes} == {"reference"}
     with pytest.raises(RuntimeFault, match=r"mmx.*scalar") as caught:
         Model(data, kernels="mmx")
     assert caught.value.status is Status.UNAVAILABLE

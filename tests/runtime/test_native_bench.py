@@ -105,6 +105,7 @@ def test_a_wrong_answer_is_never_measured(digits_model: Path, tmp_path: Path) ->
         (["--net", "binarynet", "--fast"], "unknown argument"),
         (["kernels", "--fast"], "unknown argument"),
         (["kernels", "--rounds", "0"], "--rounds wants"),
+        (["epilogues", "--fast"], "unknown argument"),
     ],
 )
 def test_bad_input_is_one_line(words: list[str], message: str) -> None:
@@ -115,7 +116,34 @@ def test_bad_input_is_one_line(words: list[str], message: str) -> None:
     assert done.stderr.count("\n") == 1
 
 
+def test_layers_of_floats_have_kernels_and_a_roofline() -> None:
+    fast = next(row.name for row in available_kernels() if row.built and row.supported)
+    done = call("kernels", "--rounds", "2", "--kernels", fast, "--json")
+    rows = {row["layer"]: row for row in json.loads(done.stdout)["rows"]}
+    for layer in ("depthwise 56x56x64", "groups of 4 28x28x128", "group_norm 28x28x128", "gate 28x28x128"):
+        assert rows[layer]["kernel"].startswith(fast)
+        assert rows[layer]["share"] is None or rows[layer]["share"] > 0
+
+
+def test_epilogues_are_compared_in_turns() -> None:
+    done = call("epilogues", "--rounds", "2", "--json")
+    rows = json.loads(done.stdout)["rows"]
+    assert {row["layer"] for row in rows} == {"56x56x64", "28x28x128", "14x14x256", "7x7x512"}
+    assert all(row["times"] == pytest.approx(row["shifted_us"] / row["us"], rel=1e-3) for row in rows)
+
+
 def test_help_names_every_option() -> None:
     text = call("--help").stdout
-    for option in ("--threads", "--batch", "--runs", "--kernels", "--profile", "--json", "--net", "kernels", "host"):
+    for option in (
+        "--threads",
+        "--batch",
+        "--runs",
+        "--kernels",
+        "--profile",
+        "--json",
+        "--net",
+        "kernels",
+        "epilogues",
+        "host",
+    ):
         assert option in text

@@ -167,6 +167,7 @@ struct Windows {
 struct LaneConv : Windows {
   const float* map = nullptr;
   int32_t depth = 1, lanes = 0;
+  const int32_t* step = nullptr;   // [tap][depth] offsets in the map
   const float* weights = nullptr;  // [block][tap][depth][16]
   BoundEpilogue epilogue;
 };

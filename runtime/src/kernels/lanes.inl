@@ -42,25 +42,25 @@ inline void for_windows(const Windows& w, const Step& step) {
   }
 }
 
-// kPixels outputs from `at` on, whose windows have the same taps.
+// kPixels outputs from `at` on, whose windows have the same taps: all of a row, or there is one pixel.
 template <int kPixels>
 void lane_tile(const LaneConv& c, const Place& at, int32_t block) {
-  const size_t lanes = size_t(c.lanes), unit = size_t(c.depth) * lanes, next = size_t(c.stride_w) * unit;
-  const size_t down = size_t(c.dilation_h) * size_t(c.in_w) * unit, right = size_t(c.dilation_w) * unit;
+  const size_t unit = size_t(c.depth) * size_t(c.lanes), next = size_t(c.stride_w) * unit;
   F32x16 acc[kPixels];
   BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = f_zero();
-  const float* in = c.map + at.first * unit + size_t(block) * kBlock;
-  const size_t taps = size_t(c.kernel_h) * size_t(c.kernel_w), depth = size_t(c.depth) * kBlock;
-  const float* weights = c.weights + size_t(block) * taps * depth;
-  for (int32_t y = at.rows.begin; y < at.rows.end; y++, in += down) {
-    const float* w = weights + size_t(y * c.kernel_w + at.columns.begin) * depth;
-    const float* column = in;
-    for (int32_t x = at.columns.begin; x < at.columns.end; x++, column += right) {
-      const float* from = column;
-      for (int32_t k = 0; k < c.depth; k++, from += lanes, w += kBlock) {
-        const F32x16 weight = f_load(w);
-        BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = f_fma(f_load(from + size_t(i) * next), weight, acc[i]);
-      }
+  const size_t row = size_t(c.kernel_w) * size_t(c.depth), begin = size_t(at.columns.begin) * size_t(c.depth);
+  const size_t first = size_t(at.rows.begin) * row + begin;
+  const float* w = c.weights + (size_t(block) * size_t(c.kernel_h) * row + first) * kBlock;
+  const int32_t* step = c.step + first;
+  const float* in = c.map + at.first * unit + size_t(block) * kBlock - *step;
+  // One run of steps for all rows, where the columns are whole; else one for each row.
+  const bool whole = at.columns.size() == c.kernel_w;
+  const size_t count = size_t(at.columns.size()) * size_t(c.depth) * size_t(whole ? at.rows.size() : 1);
+  for (int32_t y = 0; y < (whole ? 1 : at.rows.size()); y++, step += row, w += row * kBlock) {
+    for (size_t s = 0; s < count; s++) {
+      const F32x16 weight = f_load(w + s * kBlock);
+      const float* from = in + step[s];
+      BITEDGE_UNROLL for (int i = 0; i < kPixels; i++) acc[i] = f_fma(f_load(from + size_t(i) * next), weight, acc[i]);
     }
   }
   run_steps(c.epilogue, at.pixel, block * kBlock, acc, kPixels);

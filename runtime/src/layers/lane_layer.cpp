@@ -1,6 +1,8 @@
 #include "layers/lane_layer.h"
 
 #include <algorithm>
+#include <limits>
+#include <vector>
 
 #include "base/aligned.h"
 #include "base/threads.h"
@@ -33,7 +35,9 @@ class LaneLayer final : public Layer {
     conv_.lanes = int32_t(blocks_ * kBlock);
     is_input_ = depth_ == 1 && outputs_ == 1 && out_.channels % kBlock == 0;
     if (!is_input_) list_channels();
+    list_steps();
     pack(node);
+    conv_.step = steps_.data();
     conv_.weights = weights_.data();
   }
 
@@ -62,6 +66,17 @@ class LaneLayer final : public Layer {
   }
 
  private:
+  void list_steps() {
+    const size_t unit = depth_ * blocks_ * kBlock;
+    for (int32_t y = 0; y < conv_.kernel_h; y++) {
+      for (int32_t x = 0; x < conv_.kernel_w; x++) {
+        const size_t pixel =
+            size_t(y) * size_t(conv_.dilation_h) * size_t(in_.width) + size_t(x) * size_t(conv_.dilation_w);
+        for (size_t i = 0; i < depth_; i++) steps_.push_back(int32_t(pixel * unit + i * blocks_ * kBlock));
+      }
+    }
+  }
+
   // Which channel each lane of each row of a pixel holds; lanes behind the last output repeat it.
   void list_channels() {
     const size_t rows = depth_ * blocks_;
@@ -126,6 +141,7 @@ class LaneLayer final : public Layer {
   bool near_ = true;  // one vector holds all channels that a block reads
   LaneConv conv_;
   EpilogueBinder epilogue_;
+  std::vector<int32_t> steps_;
   Aligned<int32_t> first_, index_;
   Aligned<float> weights_;
 };
@@ -135,6 +151,13 @@ class LaneLayer final : public Layer {
 std::unique_ptr<const Layer> make_lane_layer(const Graph& graph, const Node& node, const KernelSet& kernels) {
   const Shape& out = graph.values[size_t(node.outputs[0])].shape;
   if (size_t(out.channels / node.window.groups) > kMostOutputs) return nullptr;
+  // Offsets in the map have 32 bits, those of taps that no pixel has included.
+  const Shape& in = graph.values[size_t(node.inputs[0])].shape;
+  const Window& w = node.window;
+  const size_t unit = (size_t(in.channels / w.groups)) * in_blocks(size_t(out.channels)) * kBlock;
+  const size_t rows = size_t(in.height) + size_t(w.kernel_h) * size_t(w.dilation_h),
+               columns = size_t(in.width) + size_t(w.kernel_w) * size_t(w.dilation_w);
+  if (double(rows) * double(columns) * double(unit) > double(std::numeric_limits<int32_t>::max())) return nullptr;
   return std::make_unique<LaneLayer>(graph, node, kernels);
 }
 

@@ -13,8 +13,6 @@ namespace {
 
 constexpr size_t kLeastOutputs = 4;  // of a group
 
-constexpr size_t kExactSums = size_t(1) << 24;  // below, every sum of ±1 is a float
-
 size_t filled(size_t channels) { return (channels + kBlock - 1) / kBlock * kBlock; }
 size_t aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
@@ -103,7 +101,7 @@ class PaddedGroups final : public Layer {
     }
   }
 
-  // The epilogue on floats: sums of ±1 are exact, so acc < t just when acc·1 - t < 0, for any t.
+  // The epilogue on floats: limits::kTaps makes every sum of ±1 exact, so acc < t just when acc·1 - t < 0, for any t.
   Node finishing(const Node& node) {
     Node made = node;
     const View<int32_t> threshold = node.epilogue.threshold;
@@ -144,9 +142,6 @@ std::unique_ptr<const Layer> make_padded_groups(const Graph& graph, const Node& 
   const Shape& out = graph.values[size_t(node.outputs[0])].shape;
   const size_t outputs = size_t(out.channels / node.window.groups);
   if (outputs < kLeastOutputs || !kernels.rows) return nullptr;
-  const size_t taps = size_t(node.window.kernel_h) * size_t(node.window.kernel_w);
-  const size_t depth = size_t(graph.values[size_t(node.inputs[0])].shape.channels / node.window.groups);
-  if (taps * depth >= kExactSums) return nullptr;
   auto layer = std::make_unique<PaddedGroups>(graph, node, kernels, make);
   return layer->made() ? std::move(layer) : nullptr;
 }
