@@ -16,15 +16,21 @@ from bitedge.train.errors import TrainError
 
 from .binary_optimizer import BinaryOptimizer, Params
 from .hyper import square_root
-from .kernel import Scalar, as_tensors, average_all, root, run
-from .moments import advance_corrections, advance_noise, scalar_state, settled_noise, start_corrections
+from .kernel import Scalar, as_tensors, average_all, run
+from .moments import (
+    Divisors,
+    advance_corrections,
+    advance_noise,
+    average_moments,
+    scalar_state,
+    settled_noise,
+    standardize,
+    start_corrections,
+)
 from .rule import BinaryRule, Group, ParameterState, flip, float_grads, use_foreach, zeros_like
 
-Divisors = tuple[Scalar, Scalar] | None
-"""What m and v are divided by before they are compared, or None for the biased rule."""
 
-
-def biased_kernel(
+def bop2nd_kernel(
     scratch: Tensor | None,
     flipped: Tensor | None,
     weight: Tensor,
@@ -35,33 +41,11 @@ def biased_kernel(
     sigma: Scalar,
     eps: Scalar,
     tau: Scalar,
+    *divisors: Scalar,
 ) -> None:
-    """The rule with s = m / (sqrt(v) + eps) on one slice, in place."""
-    exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
-    exp_avg_sq.add_(torch.mul(grad, grad, out=scratch).sub_(exp_avg_sq).mul_(sigma))
-    spread = root(exp_avg_sq, out=scratch).add_(eps)
-    flip(weight, torch.div(exp_avg, spread, out=scratch).mul_(weight), tau, flipped)
-
-
-def corrected_kernel(
-    scratch: Tensor | None,
-    flipped: Tensor | None,
-    weight: Tensor,
-    grad: Tensor,
-    exp_avg: Tensor,
-    exp_avg_sq: Tensor,
-    gamma: Scalar,
-    sigma: Scalar,
-    eps: Scalar,
-    tau: Scalar,
-    divisor_m: Scalar,
-    divisor_v: Scalar,
-) -> None:
-    """The rule with s = (m / a) / (sqrt(v / b) + eps) on one slice, in place."""
-    exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
-    exp_avg_sq.add_(torch.mul(grad, grad, out=scratch).sub_(exp_avg_sq).mul_(sigma))
-    spread = root(torch.div(exp_avg_sq, divisor_v, out=scratch), out=scratch).add_(eps)
-    flip(weight, torch.div(exp_avg / divisor_m, spread, out=scratch).mul_(weight), tau, flipped)
+    """The whole rule on one slice, in place."""
+    average_moments(grad, exp_avg, exp_avg_sq, gamma, sigma, scratch)
+    flip(weight, standardize(exp_avg, exp_avg_sq, divisors, eps, scratch).mul_(weight), tau, flipped)
 
 
 def bop2nd(
@@ -86,21 +70,12 @@ def bop2nd(
         for weight, grad, m, v, pair, tau, record in zip(
             params, grads, exp_avgs, exp_avg_sqs, divisors, taus, flipped, strict=True
         ):
-            kernel = biased_kernel if pair is None else corrected_kernel
-            run(kernel, (weight, grad, m, v), record, (*common, tau, *(pair or ())), compiled=compiled)
+            run(bop2nd_kernel, (weight, grad, m, v), record, (*common, tau, *pair), compiled=compiled)
         return
     average_all(exp_avgs, grads, gamma)
     average_all(exp_avg_sqs, torch._foreach_mul(grads, grads), sigma)
     for weight, m, v, pair, tau, record in zip(params, exp_avgs, exp_avg_sqs, divisors, taus, flipped, strict=True):
-        flip(weight, standardize(m, v, pair, eps).mul_(weight), tau, record)
-
-
-def standardize(exp_avg: Tensor, exp_avg_sq: Tensor, divisors: Divisors, eps: float) -> Tensor:
-    """The value s of the paper, as a new tensor."""
-    if divisors is None:
-        return exp_avg / root(exp_avg_sq, out=torch.empty_like(exp_avg_sq)).add_(eps)
-    spread = exp_avg_sq / divisors[1]
-    return (exp_avg / divisors[0]).div_(root(spread, out=spread).add_(eps))
+        flip(weight, standardize(m, v, pair, eps, torch.empty_like(v)).mul_(weight), tau, record)
 
 
 class Bop2ndRule(BinaryRule):
@@ -162,11 +137,12 @@ class Bop2ndRule(BinaryRule):
             if any(isinstance(rate, float) and rate == 0 for rate in rates):
                 raise TrainError("mode 'unbiased' divides by gamma and sigma, which must be above 0 at every step")
             return rates
-        return (state["seen"], state["seen_sq"]) if group["mode"] == "adam" else None
+        return (state["seen"], state["seen_sq"]) if group["mode"] == "adam" else ()
 
     def signal(self, state: ParameterState, group: Group) -> Tensor:
         """The standardized average s."""
-        return standardize(state["exp_avg"], state["exp_avg_sq"], self.divisors(state, group), group["eps"])
+        exp_avg, exp_avg_sq = state["exp_avg"], state["exp_avg_sq"]
+        return standardize(exp_avg, exp_avg_sq, self.divisors(state, group), group["eps"], torch.empty_like(exp_avg))
 
     def tau(self, group: Group, state: ParameterState) -> Scalar:
         """The threshold in units of s; with `threshold="noise"` tau counts deviations of s under pure noise."""
@@ -179,12 +155,13 @@ class Bop2ndRule(BinaryRule):
         It is sqrt(gamma / (2 - gamma)) for a constant gamma. When gamma falls it stays above that, since m forgets old
         noise no faster than old gradients.
         """
-        deviation: Tensor = state["noise"].sqrt()
+        known = {name: state[name] for name in ("noise", "seen") if name in state}
+        if not group["capturable"]:
+            known = {name: value.item() for name, value in known.items()}
+        deviation = square_root(known["noise"])
         if group["mode"] == "unbiased":
             deviation = deviation * square_root(group["sigma"]) / group["gamma"]
-        if group["mode"] == "adam":
-            deviation = deviation / state["seen"]
-        return deviation if group["capturable"] else deviation.item()
+        return deviation / known["seen"] if group["mode"] == "adam" else deviation
 
 
 class Bop2ndOrder(BinaryOptimizer):

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from .binary_optimizer import BinaryOptimizer, Params
-from .bop2nd import standardize
-from .kernel import Scalar, as_tensors, average_all, root, run
-from .moments import advance_corrections, start_corrections
+from .kernel import Scalar, as_tensors, average_all, run
+from .moments import Divisors, advance_corrections, average_moments, standardize, start_corrections
 from .rule import BinaryRule, Group, ParameterState, check_binary, flip, float_grads, use_foreach, zeros_like
 
 
@@ -34,14 +33,12 @@ def cascade_kernel(
     sigma: Scalar,
     alpha: Scalar,
     eps: Scalar,
-    divisor_m: Scalar,
-    divisor_v: Scalar,
+    *divisors: Scalar,
 ) -> None:
     """The whole rule on one slice, in place."""
-    exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
-    exp_avg_sq.add_(torch.mul(grad, grad, out=scratch).sub_(exp_avg_sq).mul_(sigma))
-    spread = root(torch.div(exp_avg_sq, divisor_v, out=scratch), out=scratch).add_(eps)
-    signal_avg.add_(torch.div(exp_avg / divisor_m, spread, out=scratch).sub_(signal_avg).mul_(alpha))
+    average_moments(grad, exp_avg, exp_avg_sq, gamma, sigma, scratch)
+    signal = standardize(exp_avg, exp_avg_sq, divisors, eps, scratch)
+    signal_avg.add_(signal.sub_(signal_avg).mul_(alpha))
     flip(weight, torch.mul(signal_avg, weight, out=scratch), 0.0, flipped)
 
 
@@ -51,7 +48,7 @@ def cascade(
     exp_avgs: list[Tensor],
     exp_avg_sqs: list[Tensor],
     signal_avgs: list[Tensor],
-    divisors: Sequence[tuple[Scalar, Scalar]],
+    divisors: Sequence[Divisors],
     flipped: Sequence[Tensor | None],
     *,
     gamma: Scalar,
@@ -75,7 +72,8 @@ def cascade(
         return
     average_all(exp_avgs, grads, gamma)
     average_all(exp_avg_sqs, torch._foreach_mul(grads, grads), sigma)
-    signals = [standardize(m, v, pair, eps) for m, v, pair in zip(exp_avgs, exp_avg_sqs, divisors, strict=True)]
+    moments = zip(exp_avgs, exp_avg_sqs, divisors, strict=True)
+    signals = [standardize(m, v, pair, eps, torch.empty_like(v)) for m, v, pair in moments]
     average_all(signal_avgs, signals, alpha)
     for weight, h, record in zip(params, signal_avgs, flipped, strict=True):
         flip(weight, h * weight, 0.0, record)

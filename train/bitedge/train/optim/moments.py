@@ -1,15 +1,40 @@
-"""What is known about the averages of a rule beside their values: how much they have seen, and the noise they hold.
+"""Both moments of the gradient and their quotient, which the second-order rules share; and what is known about them.
 
-Both are single numbers per parameter, kept in double precision beside the averages and saved with them.
+How much the averages have seen and the noise that they hold are single numbers per parameter, kept in double precision
+beside the averages and saved with them.
 """
 
 from __future__ import annotations
 
+from typing import TypeAlias
+
 import torch
 from torch import Tensor
 
-from .kernel import Scalar
+from .kernel import Scalar, root
 from .rule import Group, ParameterState
+
+Divisors: TypeAlias = tuple[Scalar, ...]
+"""What m and v are divided by before they are compared, or nothing for the biased rule."""
+
+
+def average_moments(
+    grad: Tensor, exp_avg: Tensor, exp_avg_sq: Tensor, gamma: Scalar, sigma: Scalar, scratch: Tensor | None
+) -> None:
+    """Advance both moments in place: m += gamma·(g - m), v += sigma·(g² - v)."""
+    exp_avg.add_(torch.sub(grad, exp_avg, out=scratch).mul_(gamma))
+    exp_avg_sq.add_(torch.mul(grad, grad, out=scratch).sub_(exp_avg_sq).mul_(sigma))
+
+
+def standardize(exp_avg: Tensor, exp_avg_sq: Tensor, divisors: Divisors, eps: Scalar, scratch: Tensor | None) -> Tensor:
+    """The value s of Bop2ndOrder, written to `scratch` if given: m / (sqrt(v) + eps), or (m / a) / (sqrt(v / b) + eps).
+
+    Outside of a compiler `scratch` must be given: only then is the root correctly rounded.
+    """
+    if divisors:
+        exp_avg = exp_avg / divisors[0]
+        exp_avg_sq = torch.div(exp_avg_sq, divisors[1], out=scratch)
+    return torch.div(exp_avg, root(exp_avg_sq, out=scratch).add_(eps), out=scratch)
 
 
 def scalar_state(value: Scalar, parameter: Tensor, group: Group) -> Tensor:
@@ -44,4 +69,7 @@ def advance_noise(noise: Tensor, gamma: Scalar) -> None:
 
     When gamma falls quickly the average still holds the noise of the larger gamma, and so does n.
     """
-    noise.mul_((1 - gamma) ** 2).add_(gamma**2)
+    if isinstance(gamma, Tensor):
+        noise.mul_((1 - gamma) ** 2).add_(gamma**2)
+    else:  # Python's own arithmetic is quicker than three calls for one number
+        noise.fill_((1 - gamma) ** 2 * noise.item() + gamma**2)
