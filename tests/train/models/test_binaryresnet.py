@@ -32,7 +32,7 @@ def test_block_by_hand(halve: bool) -> None:
     torch.manual_seed(0)
     out = 6 if halve else 4
     block = ResidualBlock(
-        4, out, halve=halve, norm="batch", norm_momentum=0.1, pad_value=0, quantizer="ste", latent=False
+        4, out, 8, halve=halve, norm="batch", norm_momentum=0.1, pad_value=0, quantizer="ste", latent=False
     ).eval()
     x = torch.randn(2, 4, 8, 8)
     with torch.no_grad():

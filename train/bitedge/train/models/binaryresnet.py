@@ -9,11 +9,13 @@ it, the sign of the next block. So scale, sum, PReLU and sign are one epilogue o
 from __future__ import annotations
 
 from collections import OrderedDict
+from typing import Any
 
 from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
-from bitedge.train.nn import BinaryConv2d, BinaryLayer, make_norm
+from bitedge.train.models.birealnet import BiRealBlock
+from bitedge.train.nn import BinaryLayer, make_norm
 from bitedge.train.nn.norm import Norm
 from bitedge.train.nn.prelu import PReLU
 
@@ -21,50 +23,16 @@ STAGES = (1, 2, 3)
 """Channels of the three stages, in widths."""
 
 
-class ResidualBlock(nn.Module):
-    """Binary 3x3 convolution, norm, the sum with the real-valued shortcut, PReLU.
+class ResidualBlock(BiRealBlock):
+    """The block of Bi-Real Net, and a PReLU of its sum."""
 
-    When the map is halved, the shortcut is a 2x2 mean, a float 1x1 convolution and a norm.
-    """
-
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        *,
-        halve: bool,
-        norm: Norm,
-        norm_momentum: float,
-        pad_value: int,
-        quantizer: str,
-        latent: bool,
-    ) -> None:
-        super().__init__()
-        self.conv = BinaryConv2d(
-            in_channels,
-            out_channels,
-            3,
-            stride=2 if halve else 1,
-            padding=1,
-            pad_value=pad_value,
-            input_quantizer=quantizer,
-            latent=latent,
-        )
-        self.norm = make_norm(norm, out_channels, momentum=norm_momentum)
-        self.shortcut: nn.Module = nn.Identity()
-        if halve:
-            self.shortcut = nn.Sequential(
-                OrderedDict(
-                    pool=nn.AvgPool2d(2),
-                    conv=nn.Conv2d(in_channels, out_channels, 1, bias=False),
-                    norm=make_norm(norm, out_channels, momentum=norm_momentum),
-                )
-            )
+    def __init__(self, in_channels: int, out_channels: int, size: int, **options: Any) -> None:
+        super().__init__(in_channels, out_channels, size, **options)
         self.act = PReLU(out_channels)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the block's output."""
-        out: Tensor = self.act(self.norm(self.conv(x)) + self.shortcut(x))
+        out: Tensor = self.act(super().forward(x))
         return out
 
 
@@ -110,6 +78,7 @@ class BinaryResNet(nn.Sequential):
             layers[f"block{index + 1}"] = ResidualBlock(
                 channels,
                 STAGES[stage] * width,
+                image_size // 2 ** max(stage, 1),
                 halve=stage > 0 and place == 0,
                 norm=norm,
                 norm_momentum=norm_momentum,

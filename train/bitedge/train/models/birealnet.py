@@ -34,10 +34,10 @@ class BiRealBlock(nn.Module):
         halve: bool,
         norm: Norm,
         norm_momentum: float,
-        tf_same: bool,
         pad_value: int,
         quantizer: str,
         latent: bool,
+        tf_same: bool = False,
     ) -> None:
         super().__init__()
         self.conv = BinaryConv2d(
