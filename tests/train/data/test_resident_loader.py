@@ -113,3 +113,28 @@ def test_bad_requests_are_refused() -> None:
         dataset().loader("validation", batch_size=4)
     with pytest.raises(TrainError, match="limit must be positive"):
         dataset().arrays("train", limit=0)
+
+
+def test_alternating_flips_show_each_image_both_ways_in_two_epochs() -> None:
+    images = np.zeros((40, 4, 4, 3), np.uint8)
+    images[:, :, 0] = np.arange(1, 41, dtype=np.uint8)[:, None, None]  # the left column names the image
+    labels = np.arange(40, dtype=np.int64) % 10
+    splits = dict.fromkeys(("train", "validation", "test"), (images, labels))
+    data = ArrayDataset(
+        "toy",
+        [str(k) for k in range(10)],
+        make_preprocessing((4, 4)),
+        splits,
+        augmentation=CropFlip(0, flip="alternating"),
+    )
+    loader = data.loader("train", batch_size=40, augment=True, seed=5)
+    mirrored = []
+    for epoch in range(3):
+        (batch,) = loader.epoch(epoch)
+        pixels = ((batch[0][:, 0] * 256 + 255) / 2).round().int()
+        names = torch.maximum(pixels[:, 0, 0], pixels[:, 0, 3]) - 1
+        assert torch.equal(names, loader.latest.int())
+        mirrored.append(torch.zeros(40, dtype=torch.bool).index_put((names.long(),), pixels[:, 0, 3] > 0))
+    assert torch.equal(mirrored[0], ~mirrored[1])
+    assert torch.equal(mirrored[0], mirrored[2])
+    assert 5 < int(mirrored[0].sum()) < 35

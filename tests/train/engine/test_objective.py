@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from tests.train.small_runs import SMALL
 from torch import Tensor, nn
 
 from bitedge.train.data.preprocessing import Normalizer, make_preprocessing
+from bitedge.train.engine.metrics import read_rows
 from bitedge.train.engine.objective import Objective
 from bitedge.train.engine.progress import Silent
 from bitedge.train.engine.run import Run, load_run
@@ -63,6 +65,31 @@ def test_teacher_is_followed(teacher: Run) -> None:
     expected = 0.75 * hard + 0.25 * 9 * (p * (p.log() - q.log())).sum(1).mean()
     loss = Objective(recipe, LABELS, PREPROCESSING, CPU)(logits, labels, images)
     assert loss.item() == pytest.approx(expected.item(), rel=1e-5)
+
+
+def test_remembered_answers_are_those_of_the_teacher_and_are_asked_for_once(teacher: Run, tmp_path: Path) -> None:
+    common = [*SMALL, "epochs=1", "data.augment=false", f"loss.teacher={teacher.folder}"]
+    asked = fit("digits", out=tmp_path / "views", overrides=common, progress=Silent())
+    common.append("loss.answers=images")
+    first = fit("digits", out=tmp_path / "first", overrides=common, progress=Silent())
+    (kept,) = teacher.folder.glob("answers-*.npy")
+    data = first.dataset().limited(200)
+    images, _ = next(iter(data.loader("train", batch_size=200, shuffle=False).epoch(0)))
+    with torch.no_grad():
+        expected = load_run(teacher.folder).module(images)
+    torch.testing.assert_close(torch.tensor(np.load(kept)), expected, rtol=1e-4, atol=1e-4)
+    losses = [read_rows(run.folder / "metrics.jsonl")[0]["train_loss"] for run in (asked, first)]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-4)
+    np.save(kept, np.zeros((200, 10), np.float32))  # the second student reads the file: other answers, another loss
+    again = fit("digits", out=tmp_path / "again", overrides=common, progress=Silent())
+    assert abs(read_rows(again.folder / "metrics.jsonl")[0]["train_loss"] - losses[1]) > 1e-3
+    kept.unlink()
+
+
+def test_answers_of_mixed_images_are_refused(teacher: Run, tmp_path: Path) -> None:
+    changes = [*SMALL, f"loss.teacher={teacher.folder}", "loss.answers=images", "data.mixup=0.2"]
+    with pytest.raises(TrainError, match="no answers for mixed images"):
+        fit("digits", out=tmp_path / "run", overrides=changes, progress=Silent())
 
 
 def test_float_twin_has_no_sign_and_learns(teacher: Run) -> None:

@@ -15,7 +15,7 @@ from tests.train.engine.own_network import RECIPE, Residual
 from tests.train.small_runs import ROOT, SMALL, environment
 from torch import nn
 
-from bitedge.export import export
+from bitedge.export import export, verify
 from bitedge.runtime import Model
 from bitedge.train import Callback, create_model, fit, list_models, load_dataset, load_run, register_model
 from bitedge.train.engine.metrics import read_rows
@@ -33,7 +33,7 @@ def run_script(out: Path, *words: str) -> int:
 
 def test_trains_resumes_after_kill_9_to_the_same_bits_and_exports(tmp_path: Path) -> None:
     assert run_script(tmp_path / "whole") == 0
-    for steps in ("5", "4", "5"):
+    for steps in ("5", "6"):  # inside the first epoch, then inside the second
         assert run_script(tmp_path / "killed", steps) == -9
     assert run_script(tmp_path / "killed") == 0
     for name in ("last.safetensors", "best.safetensors", "recipe.toml"):
@@ -47,6 +47,9 @@ def test_trains_resumes_after_kill_9_to_the_same_bits_and_exports(tmp_path: Path
     run = load_run(tmp_path / "whole", model=Residual())
     export(run.module, (1, 3, 32, 32), tmp_path / "out", labels=run.labels, preprocessing=run.preprocessing)
     images, labels = load_dataset("digits", validation=60).arrays("test")
+    verdict = verify(run.module, tmp_path / "out", images[:64], labels=labels[:64], preprocessing=run.preprocessing)
+    assert verdict.passed, verdict.breach
+    assert {"core", "onnx"} <= {row.engine for row in verdict.engines if not row.skipped}
     answers = Model(tmp_path / "out" / "model.gguf").run(images).argmax(1)
     assert abs(float(np.mean(answers == labels)) - run.training["test"]["best"]["accuracy"]) < 0.01
 

@@ -19,7 +19,7 @@ from bitedge.train.engine.progress import Lines, Progress, Silent
 from bitedge.train.engine.trainer import fit
 from bitedge.train.errors import TrainError
 
-CHANGES = [*SMALL, "epochs=4", "execution.checkpoint_steps=2"]
+CHANGES = [*SMALL, "epochs=3", "execution.checkpoint_steps=2"]
 TIMES = ("seconds", "images_per_second")
 
 
@@ -65,7 +65,7 @@ def assert_same_run(folder: Path, reference: Path) -> None:
             assert torch.equal(ours["optimizer"]["state"][index][key], value), (index, key)
 
 
-@pytest.mark.parametrize("steps", [1, 2, 3, 5, 6, 9, 13, 19, 20])
+@pytest.mark.parametrize("steps", [1, 3, 5, 6, 14, 15])
 def test_interrupted_at_any_step(steps: int, undisturbed: Path, tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         train(tmp_path / "run", progress=Interrupt(steps))
@@ -73,7 +73,7 @@ def test_interrupted_at_any_step(steps: int, undisturbed: Path, tmp_path: Path) 
     assert_same_run(tmp_path / "run", undisturbed)
 
 
-@pytest.mark.parametrize("steps", [2, 7])
+@pytest.mark.parametrize("steps", [7])
 def test_telemetry_goes_on_where_it_was(steps: int, tmp_path: Path) -> None:
     """Only the first step of each epoch is observed, before the interruption: the row has its figures all the same."""
     changes = ("execution.telemetry_steps=5", "execution.checkpoint_steps=1", "ema=0.9")
@@ -86,7 +86,7 @@ def test_telemetry_goes_on_where_it_was(steps: int, tmp_path: Path) -> None:
 
 
 def test_interrupted_again_and_again(undisturbed: Path, tmp_path: Path) -> None:
-    for steps in (3, 4, 4, 3, 5):
+    for steps in (3, 4, 5):
         with pytest.raises(KeyboardInterrupt):
             train(tmp_path / "run", resume=True, progress=Interrupt(steps))
     train(tmp_path / "run", resume=True)
@@ -101,7 +101,7 @@ def test_killed_without_warning(undisturbed: Path, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "bitedge.cli", "train", "--recipe", "digits", "--out", str(folder), "--resume"]
     command += [word for change in CHANGES for word in ("--set", change)]
     killed = 0
-    for _ in range(3):
+    for _ in range(2):
         process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         # Start counting when this attempt is training: the import of torch alone takes seconds on a busy machine.
         before = (folder / "state.pt").stat().st_mtime_ns if (folder / "state.pt").exists() else 0
@@ -117,7 +117,7 @@ def test_killed_without_warning(undisturbed: Path, tmp_path: Path) -> None:
     assert_same_run(folder, undisturbed)
     for name in ("state.pt", "last.safetensors", "model.json"):  # a kill may leave temporary files, never half a file
         assert (folder / name).read_bytes(), name
-    assert load_state(folder / "state.pt")["epoch"] == 4
+    assert load_state(folder / "state.pt")["epoch"] == 3
 
 
 def test_killed_between_the_state_and_what_follows_from_it(undisturbed: Path, tmp_path: Path) -> None:
@@ -138,7 +138,7 @@ def test_a_finished_run_is_left_as_it_is(undisturbed: Path) -> None:
 
 
 def test_resume_refuses_another_method(undisturbed: Path) -> None:
-    with pytest.raises(TrainError, match=r"started with epochs = 4, not 5: a run cannot change its recipe half-way"):
+    with pytest.raises(TrainError, match=r"started with epochs = 3, not 5: a run cannot change its recipe half-way"):
         train(undisturbed, "epochs=5", resume=True)
     with pytest.raises(TrainError, match=r"optimizer\.gamma\.end"):
         train(undisturbed, "optimizer.gamma.end=1e-6", resume=True)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 import torch.nn.functional as F
 
+from bitedge.train.engine.progress import Silent
+from bitedge.train.engine.trainer import fit
 from bitedge.train.errors import TrainError
 from bitedge.train.models.whitenet import WhiteNet
 
@@ -59,3 +63,14 @@ def test_learns_a_small_set_by_heart() -> None:
 def test_impossible_sizes_are_refused() -> None:
     with pytest.raises(TrainError, match="must be positive, got 10, 0 and 3"):
         WhiteNet(width=0)
+
+
+def test_a_recipe_trains_it_whitened_by_its_own_images(tmp_path: Path) -> None:
+    shape = ["epochs=1", "batch_size=40", "renorm=2", "data={name='digits', limit=200, flip='alternating'}"]
+    changes = [*shape, "network.arguments.width=4", "optimizer.lr.peak=0.4", "execution.precision=fp32"]
+    run = fit("cifar10-teacher", out=tmp_path / "run", overrides=changes, progress=Silent())
+    assert isinstance(run.module, WhiteNet)
+    images, _ = next(iter(run.dataset().limited(200).loader("train", batch_size=200, shuffle=False).epoch(0)))
+    expected = WhiteNet(width=4)
+    expected.whiten_by(images)
+    torch.testing.assert_close(run.module.whiten.weight, expected.whiten.weight)

@@ -9,11 +9,17 @@ from torch import Tensor, nn
 from bitedge.train.nn.quantize import QUANTIZERS
 
 EDGES = [0.0, -0.0, 1.0, -1.0, 1e-30, -1e-30, 0.5, -3.0]
-TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16]
 
 
-@pytest.mark.parametrize("surrogate", [("ste", 1.0), ("ste", float("inf")), ("approx", 1.0), ("swish", 5.0)])
-@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize(
+    ("surrogate", "dtype"),
+    [
+        (("ste", 1.0), torch.float32),
+        (("ste", float("inf")), torch.float64),
+        (("approx", 1.0), torch.float16),
+        (("swish", 5.0), torch.bfloat16),
+    ],
+)
 def test_torch_accepts_the_operator(surrogate: tuple[str, float], dtype: torch.dtype) -> None:
     layouts = (torch.randn(2, 3, 4, 4), torch.randn(2, 3, 4, 4).to(memory_format=torch.channels_last), torch.randn(()))
     for x in layouts:

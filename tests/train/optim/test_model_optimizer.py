@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import pytest
@@ -203,3 +204,26 @@ def test_options_change_the_way_and_not_the_result(options: dict[str, Any]) -> N
 def test_two_ways_to_run_a_step_are_refused() -> None:
     with pytest.raises(TrainError, match="foreach and compiled are two ways"):
         ModelOptimizer(Small(), foreach=True, compiled=True)
+
+
+def test_nesterov_and_faster_biases_are_torchs_sgd() -> None:
+    torch.manual_seed(0)
+    ours = nn.Sequential(nn.Linear(4, 5), nn.BatchNorm1d(5), nn.Linear(5, 2))
+    theirs = copy.deepcopy(ours)
+    optimizer = ModelOptimizer(
+        ours, method="sgd", lr=0.1, momentum=0.85, nesterov=True, bias_factor=8.0, weight_decay=0.01
+    )
+    small = [p for p in theirs.parameters() if p.dim() < 2]
+    large = [p for p in theirs.parameters() if p.dim() >= 2]
+    groups = [{"params": large, "weight_decay": 0.01}, {"params": small, "lr": 0.8}]
+    reference = torch.optim.SGD(groups, lr=0.1, momentum=0.85, nesterov=True)
+    for _ in range(4):
+        x = torch.randn(6, 4)
+        for module, stepped in ((ours, optimizer), (theirs, reference)):
+            stepped.zero_grad()
+            module(x).square().sum().backward()
+            stepped.step()
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        torch.testing.assert_close(a, b)
+    with pytest.raises(TrainError, match="belong to method 'sgd'"):
+        ModelOptimizer(ours, method="adam", nesterov=True)

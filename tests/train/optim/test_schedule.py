@@ -25,6 +25,7 @@ from bitedge.train.optim import (
     Polynomial,
     Schedule,
     Schedules,
+    Triangle,
 )
 
 
@@ -69,7 +70,7 @@ def test_ranges_run_from_start_to_end_without_turning(kind: Any, start: float, e
 
 
 def test_every_kind_has_a_name() -> None:
-    assert set(SCHEDULES.values()) == {Constant, Polynomial, Geometric, Cosine, Exponential}
+    assert set(SCHEDULES.values()) == {Constant, Polynomial, Geometric, Cosine, Triangle, Exponential}
 
 
 @pytest.mark.parametrize(
@@ -159,3 +160,11 @@ def test_values_out_of_range_are_refused_before_the_run() -> None:
         Schedules(Bop([weight]), {"gamma": Polynomial(1e-2, 2.0)}, 10)
     with pytest.raises(TrainError, match="total_steps must be at least 1, got 0"):
         Schedules(Bop([weight]), {"gamma": 1e-2}, 0)
+
+
+def test_triangle_rises_and_falls() -> None:
+    triangle = Triangle(0.2, 1.0, 0.1, 0.25)
+    values = [triangle.value(step, 100) for step in (0, 10, 25, 50, 100, 200)]
+    assert values == pytest.approx([0.2, 0.52, 1.0, 0.7, 0.1, 0.1])
+    with pytest.raises(TrainError, match="largest value inside the run"):
+        Triangle(0.2, 0.1, 0.0, 0.25)

@@ -20,13 +20,14 @@ from bitedge.train.errors import TrainError
 
 @dataclass(frozen=True)
 class CropFlip:
-    """Pad each side with `pad` pixels, crop at random to the old size, mirror with chance 1/2; then change the batch.
+    """Pad each side with `pad` pixels, crop at random to the old size, mirror; then change the batch.
 
-    The border is black (uint8 zero), or the image reflected at its edge.
+    The border is black (uint8 zero), or the image reflected at its edge. `flip` mirrors half of the images at random,
+    or with "alternating" each image in every second epoch: two epochs show all images both ways.
     """
 
     pad: int = 4
-    flip: bool = True
+    flip: bool | Literal["alternating"] = True
     border: Literal["black", "reflect"] = "black"
     batch: BatchAugmentation = field(default_factory=BatchAugmentation)
 
@@ -110,6 +111,7 @@ class ResidentLoader:
         classes: int,
     ) -> None:
         self.plan = plan
+        self.latest = torch.empty(0, dtype=torch.int64)  # which images the newest batch is made of
         self._classes = classes
         self._device = device
         self._height, self._width = images.shape[1:3]
@@ -128,7 +130,7 @@ class ResidentLoader:
         draws = self._draws(number)
         step = self.plan.local_batch
         for begin in range(start * step, len(index), step):
-            chosen = index[begin : begin + step]
+            chosen = self.latest = index[begin : begin + step]
             images = self._images[chosen] if draws is None else self._crop(chosen, draws[:, begin : begin + step])
             labels = self._labels[chosen]
             if self._augmentation is not None:
@@ -145,8 +147,14 @@ class ResidentLoader:
             return None
         rng = random_stream(self.plan.seed, number, 1)
         choices = 2 * self._augmentation.pad + 1
-        draws = (rng.integers(n, size=self.plan.size) for n in (choices, choices, 2 if self._augmentation.flip else 1))
-        return self._send(np.stack([self.plan.own(values) for values in draws]))
+        top, left, flip = (rng.integers(n, size=self.plan.size) for n in (choices, choices, 2))
+        own = [self.plan.own(values) for values in (top, left, flip)]
+        if not self._augmentation.flip:
+            own[2] = np.zeros_like(own[2])
+        if self._augmentation.flip == "alternating":
+            first = random_stream(self.plan.seed, 0, 3).integers(2, size=self.plan.size)
+            own[2] = (first[self.plan.indices(number)] + number) % 2
+        return self._send(np.stack(own))
 
     def _crop(self, chosen: Tensor, draws: Tensor) -> Tensor:
         """Cut one window per image out of the padded images, all at once."""

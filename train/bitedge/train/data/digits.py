@@ -7,10 +7,13 @@ so that the networks for CIFAR-10 take it as it is, and so that an 8x8 file sent
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from PIL import Image
 
 from bitedge.train.data.arrays import ArrayDataset, CropFlip
+from bitedge.train.data.dataset import Arrays
 from bitedge.train.data.plan import stratified_holdout
 from bitedge.train.data.preprocessing import Normalization, fit_image, make_preprocessing
 
@@ -25,14 +28,8 @@ def load_digits(*, validation: int = VALIDATION_IMAGES, normalization: Normaliza
     The splits are the same in every run, whatever its seed. The augmentation shifts by up to one scanned pixel
     (4 of the 32) and never mirrors.
     """
-    from sklearn.datasets import load_digits as read_scans  # a second to import, and only the digits need it
-
-    scans, targets = read_scans(return_X_y=True)
-    grey = np.rint(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
     preprocessing = make_preprocessing((32, 32), normalization=normalization)
-    images = np.stack([np.asarray(fit_image(Image.fromarray(scan), preprocessing)) for scan in grey])
-    labels = targets.astype(np.int64)
-
+    images, labels = read_images()
     rest, test = stratified_holdout(labels, TEST_IMAGES, SPLIT_SEED)
     kept, held = stratified_holdout(labels[rest], validation, SPLIT_SEED)
     chosen = {"train": rest[kept], "validation": rest[held], "test": test}
@@ -43,3 +40,15 @@ def load_digits(*, validation: int = VALIDATION_IMAGES, normalization: Normaliza
         {split: (images[index], labels[index]) for split, index in chosen.items()},
         augmentation=CropFlip(pad=4, flip=False),
     )
+
+
+@cache
+def read_images() -> Arrays:
+    """Return all scans at 32x32 pixels, and their labels."""
+    from sklearn.datasets import load_digits as read_scans  # a second to import, and only the digits need it
+
+    scans, targets = read_scans(return_X_y=True)
+    grey = np.rint(scans.reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    preprocessing = make_preprocessing((32, 32))
+    images = np.stack([np.asarray(fit_image(Image.fromarray(scan), preprocessing)) for scan in grey])
+    return images, targets.astype(np.int64)

@@ -21,7 +21,7 @@ ENGINE_ARGUMENTS = ("num_classes", "latent", "real", "real_weights")
 """Keyword arguments of a network that the data and the optimizer decide."""
 
 
-CROP = {"shift": "pad", "border": "border"}
+CROP = {"shift": "pad", "border": "border", "flip": "flip"}
 BATCH = ("rand_augment", "magnitude", "cutout", "mixup", "cutmix")
 """Fields of a recipe's data that are fields of `CropFlip` and of `BatchAugmentation`."""
 
@@ -70,6 +70,8 @@ def network_arguments(recipe: Recipe, num_classes: int, size: int) -> dict[str, 
         arguments = {"num_classes": num_classes, **arguments}
     if "image_size" in known:
         arguments.setdefault("image_size", size)
+    if recipe.optimizer.rule == "real" and not accepts(factory, "latent"):
+        return arguments  # a network that is float by itself
     if not recipe.optimizer.binary:
         if not accepts(factory, "latent"):
             raise TrainError(

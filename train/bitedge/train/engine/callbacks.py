@@ -1,13 +1,13 @@
 """Callbacks of a run, and loggers as callbacks: TensorBoard, Weights & Biases, MLflow.
 
-`fit(..., callbacks=[TensorBoard(), MLflow()])`; a callback of your own overrides what it needs of `Callback`. Only the
-first process calls them.
+`execution.loggers = ["tensorboard"]` in a recipe, or `fit(..., callbacks=[TensorBoard(every=10)])` with options. A
+callback of your own overrides what it needs of `Callback`. Only the first process calls them.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -182,3 +182,11 @@ class MLflow(_Logger):
         """Send the test accuracies and end the run."""
         super().end(training)
         self._client.set_terminated(self._run)
+
+
+LOGGERS: dict[str, type[_Logger]] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
+
+
+def make_loggers(names: Iterable[str]) -> list[Callback]:
+    """Return the loggers of these names, with their default options."""
+    return [LOGGERS[name]() for name in names]

@@ -34,10 +34,15 @@ def plot_runs(path: Path, runs: Mapping[str, Rows], title: str) -> None:
     from matplotlib.lines import Line2D
 
     several = len(runs) > 1
-    figure = Figure(figsize=(11, 7 + 0.25 * (len(runs) // 3 + 1) * several), layout="constrained")
+    below = 0.25 * -(-len(runs) // 3) + 0.1 if several else 0.0  # inches of the legend
+    height = 7 + below
+    figure = Figure(figsize=(11, height))
     FigureCanvasAgg(figure)
     figure.suptitle(title)
-    for axes, (name, columns, logarithmic) in zip(figure.subplots(2, 2).flat, PANELS, strict=True):
+    # fixed margins: to let matplotlib find them takes longer than to draw
+    margins = {"left": 0.07, "right": 0.98, "top": 1 - 0.75 / height, "bottom": (0.55 + below) / height}
+    panels = figure.subplots(2, 2, gridspec_kw={**margins, "hspace": 0.3, "wspace": 0.17})
+    for axes, (name, columns, logarithmic) in zip(panels.flat, PANELS, strict=True):
         keys = []
         for index, column in enumerate(columns):
             style: dict[str, Any] = {"linestyle": STYLES[index]} if several else {"color": f"C{index}"}
@@ -56,7 +61,7 @@ def plot_runs(path: Path, runs: Mapping[str, Rows], title: str) -> None:
             axes.legend(handles=keys, fontsize="small")
     if several:
         handles = [Line2D([], [], color=f"C{number}", label=run) for number, run in enumerate(runs)]
-        figure.legend(handles=handles, loc="outside lower center", ncols=3, fontsize="small")
+        figure.legend(handles=handles, loc="lower center", ncols=3, fontsize="small")
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=100, metadata={"Software": None})
     write_bytes(path, buffer.getvalue())

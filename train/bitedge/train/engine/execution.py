@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 import torch.utils.deterministic as memory
@@ -58,3 +59,9 @@ def settings(execution: Execution, device: torch.device) -> Iterator[None]:
         if device.type == "cuda":
             torch.set_float32_matmul_precision(precision)
             cudnn.allow_tf32, cudnn.benchmark = tf32, benchmark
+
+
+def autocast(execution: Execution, device: torch.device) -> AbstractContextManager[Any]:
+    """The context of a forward pass in the precision that was chosen."""
+    dtype = AUTOCAST.get(execution.precision)
+    return nullcontext() if dtype is None else torch.autocast(device.type, dtype)

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from bitedge.train.data import Dataset
+from bitedge.train.engine.answers import cached_answers
 from bitedge.train.engine.run import load_run
 from bitedge.train.engine.teacher import Teacher
 from bitedge.train.errors import TrainError
@@ -52,16 +54,24 @@ class Objective:
         self.recipe = recipe
         found = find_teacher(recipe, teacher)
         self.teacher = None if found is None else found.ready(labels, preprocessing, device)
+        self.answers: Tensor | None = None
 
-    def __call__(self, logits: Tensor, labels: Tensor, images: Tensor) -> Tensor:
+    def remember(self, dataset: Dataset, device: torch.device) -> None:
+        """Ask the teacher for all training images at once, where the recipe wants that."""
+        if self.teacher is not None and self.recipe.answers == "images":
+            folder = None if self.recipe.teacher is None else Path(self.recipe.teacher)
+            self.answers = cached_answers(self.teacher, dataset, folder, device)
+
+    def __call__(self, logits: Tensor, labels: Tensor, images: Tensor, index: Tensor | None = None) -> Tensor:
         """Return the mean loss of a batch; `images` are what the network was given, the teacher gets them too.
 
+        `index` says which training images they are made of: with answers remembered, the teacher is not asked again.
         `labels` are classes, or shares of each class (float, `[N, classes]`) where an augmentation mixes images.
         """
         loss = F.cross_entropy(logits, labels, label_smoothing=self.recipe.label_smoothing)
         if self.teacher is None:
             return loss
-        answers = self.teacher(images)
+        answers = self.teacher(images) if self.answers is None or index is None else self.answers[index]
         share = self.recipe.teacher_share
         return (1 - share) * loss + share * self._distance(logits, answers)
 

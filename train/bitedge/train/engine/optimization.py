@@ -37,6 +37,8 @@ def build_optimizer(
         method=recipe.method,
         adam_eps=recipe.adam_eps,
         momentum=recipe.momentum,
+        nesterov=recipe.nesterov,
+        bias_factor=recipe.bias_factor,
         weight_decay=recipe.weight_decay,
         clip=recipe.clip,
         latent_decay=recipe.latent_decay if isinstance(recipe, LatentRecipe) else 0.0,
@@ -109,8 +111,9 @@ class Optimization:
     def _finite(self) -> bool:
         """Whether every gradient is a finite number; with several processes they have been averaged, so all agree."""
         grads = [parameter.grad for parameter in self._parameters if parameter.grad is not None]
-        norms = torch._foreach_norm(grads, float("inf"))
-        return bool(torch.isfinite(torch.stack([norm.float() for norm in norms])).all()) if norms else True
+        # a sum is finite only if every term is, and takes a tenth of the time of a largest value or of isfinite
+        sums = [grad.sum(dtype=torch.float32) for grad in grads]
+        return bool(torch.isfinite(torch.stack(sums)).all()) if sums else True
 
     def _clip(self) -> None:
         if self.clip_norm is not None:

@@ -11,9 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.parallel import DistributedDataParallel
 
-from bitedge.train.data import Loader
 from bitedge.train.engine.average import RealAverage
 from bitedge.train.engine.checkpoint import (
     all_finite,
@@ -27,20 +25,18 @@ from bitedge.train.engine.checkpoint import (
 from bitedge.train.engine.curves import plot_runs
 from bitedge.train.engine.distributed import Group, check_identical
 from bitedge.train.engine.environment import describe_environment
-from bitedge.train.engine.evaluate import Score, evaluate
-from bitedge.train.engine.execution import AUTOCAST
+from bitedge.train.engine.execution import autocast
 from bitedge.train.engine.initialize import initialize_from, warm_averages
+from bitedge.train.engine.measurement import Measurement
 from bitedge.train.engine.metrics import MetricsLog
 from bitedge.train.engine.objective import Objective
 from bitedge.train.engine.optimization import Optimization
-from bitedge.train.engine.parts import Given, find_dataset, make_module
+from bitedge.train.engine.parts import Given, find_dataset, make_module, unsynced, wrap_module
 from bitedge.train.engine.progress import Progress
 from bitedge.train.engine.publish import describe_epoch, publish
-from bitedge.train.engine.renorm import reestimate_norms
 from bitedge.train.errors import TrainError
 from bitedge.train.recipes.recipe import Recipe
 
-EVALUATION_BATCH = 250
 STATE_VERSION = 2
 
 
@@ -55,7 +51,6 @@ class Session:
         self.dataset = find_dataset(recipe, root, given)
         self.selected_on = "validation" if self.dataset.size("validation") else "test"
         self.module, self.arguments = make_module(recipe, self.dataset, group, given)
-        self._loaders: dict[str, Loader] = {}
         self.batches = self.dataset.loader(
             "train",
             batch_size=recipe.batch_size,
@@ -66,7 +61,9 @@ class Session:
             world=group.world,
         )
         labels, preprocessing = self.dataset.labels, self.dataset.preprocessing
+        self.measurement = Measurement(recipe, self.dataset, self.module, group)
         self.objective = Objective(recipe.loss, labels, preprocessing, group.device, given.teacher)
+        self.objective.remember(self.dataset, group.device)
         real = {} if recipe.network.init is None else initialize_from(self.module, Path(recipe.network.init))
         watch = recipe.execution.telemetry_steps if group.leads else 0
         self.optimization = Optimization(recipe, self.module, len(self.batches), watch=watch)
@@ -98,7 +95,7 @@ class Session:
             callback.start(self.recipe, self.folder, self.done)
         if resumed and self.step == 0:
             self._publish()  # a kill may have come between the state and the files that follow from it
-        network = self._wrapped()
+        network = wrap_module(self.module, self.recipe, self.group)
         while self.epoch < self.recipe.epochs:
             row = self._finish_epoch(self._train_epoch(network))
             if log is not None:
@@ -109,16 +106,6 @@ class Session:
             for callback in self.callbacks:
                 callback.epoch(row)
         self._conclude(log)
-
-    def _wrapped(self) -> nn.Module:
-        """The module as it is called in training: in several processes, compiled, or plain."""
-        network = self.module
-        if self.group.world > 1:
-            device_ids = [self.group.device.index] if self.group.device.type == "cuda" else None
-            network = DistributedDataParallel(network, device_ids=device_ids)
-        if self.recipe.execution.compile:
-            network.compile()
-        return network.train()
 
     def _train_epoch(self, network: nn.Module) -> dict[str, Any]:
         """Train the rest of the epoch; return its metrics."""
@@ -153,9 +140,11 @@ class Session:
             images = images.contiguous()
         before = self.sums.clone() if self.callbacks else self.sums
         parts = self.recipe.optimizer.accumulate
-        for index, (some, theirs) in enumerate(zip(images.chunk(parts), labels.chunk(parts), strict=True)):
-            with self._unsynced(network) if index < parts - 1 else nullcontext():
-                self._add_gradients(network, some, theirs, len(some) / len(images))
+        which = getattr(self.batches, "latest", labels)  # of images in memory: their places in the split
+        chunks = zip(images.chunk(parts), labels.chunk(parts), which.chunk(parts), strict=True)
+        for index, (some, theirs, places) in enumerate(chunks):
+            with unsynced(network) if index < parts - 1 else nullcontext():
+                self._add_gradients(network, some, theirs, places, len(some) / len(images))
         taken = self.optimization.step()
         if taken and self.average is not None:
             self.average.update()
@@ -165,11 +154,13 @@ class Session:
             loss, _, count = (self.sums - before).tolist()
             self._call_back(loss / count)
 
-    def _add_gradients(self, network: nn.Module, images: Tensor, labels: Tensor, share: float) -> None:
+    def _add_gradients(self, network: nn.Module, images: Tensor, labels: Tensor, which: Tensor, share: float) -> None:
         """Add the gradients of a part of a batch, weighted by its share of the images."""
-        with self._autocast():  # the teacher's forward pass, too; torch keeps losses in float32
+        with autocast(
+            self.recipe.execution, self.group.device
+        ):  # the teacher's forward pass, too; torch keeps losses in float32
             logits = network(images)
-            loss = self.objective(logits.float(), labels, images)
+            loss = self.objective(logits.float(), labels, images, which)
         self.optimization.backward(loss * share if share < 1 else loss)
         self.sums[0] += loss.detach() * len(labels)
         classes = labels if labels.dim() == 1 else labels.argmax(1)  # of mixed images, the larger part counts
@@ -181,14 +172,6 @@ class Session:
         figures |= self.optimization.schedules.values(max(0, self.optimization.schedules.current - 1))
         for callback in self.callbacks:
             callback.step(self.done + 1, figures)
-
-    def _unsynced(self, network: nn.Module) -> AbstractContextManager[Any]:
-        """Keep gradients in this process until the last part of a batch."""
-        return network.no_sync() if isinstance(network, DistributedDataParallel) else nullcontext()
-
-    def _autocast(self) -> AbstractContextManager[Any]:
-        dtype = AUTOCAST.get(self.recipe.execution.precision)
-        return nullcontext() if dtype is None else torch.autocast(self.group.device.type, dtype)
 
     def _require_finite(self) -> None:
         """Stop as soon as a loss is not a number; the state of before is kept."""
@@ -208,9 +191,9 @@ class Session:
         """Measure the network after an epoch and move the position on."""
         check_identical(self.module, self.group, row["step"])
         with self._averaged():
-            self._renorm()
+            self.measurement.renorm()
             self.group.broadcast(self.module)  # each process has statistics of its own images: the first one's count
-            score = self._score(self.selected_on)
+            score = self.measurement.score(self.selected_on)
         self.epoch, self.step = self.epoch + 1, 0
         self.sums.zero_()
         self.last = {"epoch": self.epoch, **score.as_dict()}
@@ -220,28 +203,6 @@ class Session:
         for advice in self.optimization.advice():
             self.report.note(f"warning: {advice}")
         return row | self.optimization.epoch_figures()
-
-    def _renorm(self) -> None:
-        """Recompute BatchNorm's statistics, where the recipe asks for it, from training images as they are."""
-        if not self.recipe.renorm:
-            return
-        if "renorm" not in self._loaders:
-            self._loaders["renorm"] = self.dataset.loader(
-                "train", batch_size=self.recipe.batch_size, device=self.group.device, seed=self.recipe.seed
-            )
-        reestimate_norms(self.module, self._loaders["renorm"], self.recipe.renorm)
-
-    def _score(self, split: str) -> Score:
-        if split not in self._loaders:
-            self._loaders[split] = self.dataset.loader(
-                split,
-                batch_size=EVALUATION_BATCH * self.group.world,
-                device=self.group.device,
-                rank=self.group.rank,
-                world=self.group.world,
-            )
-        channels_last = self.recipe.execution.channels_last
-        return evaluate(self.module, self._loaders[split], self.group, channels_last=channels_last)
 
     def _checkpoint(self) -> None:
         """Write `state.pt`, unless the weights are broken."""
@@ -313,7 +274,7 @@ class Session:
     def _conclude(self, log: MetricsLog | None) -> None:
         """Measure the best and the last weights on the test split, once, and write the result down."""
         with self._averaged():
-            tested: dict[str, Any] = {"last": self._score("test").as_dict()}
+            tested: dict[str, Any] = {"last": self.measurement.score("test").as_dict()}
         if self.best["epoch"] == self.epoch:
             tested["best"] = tested["last"]
         else:
@@ -321,7 +282,7 @@ class Session:
             if self.group.leads:
                 load_module(self.folder / "best.safetensors", self.module)
             self.group.broadcast(self.module)
-            tested["best"] = self._score("test").as_dict()
+            tested["best"] = self.measurement.score("test").as_dict()
             self.module.load_state_dict(last)
         progress = self._publish(tested)
         if log is not None:

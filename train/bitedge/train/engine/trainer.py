@@ -6,7 +6,6 @@ so a run that was killed and resumed ends with the same weights, bit for bit on 
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +15,7 @@ from torch import nn
 
 from bitedge.train.data import Dataset
 from bitedge.train.engine.build import needs_folder
-from bitedge.train.engine.callbacks import Callback, TensorBoard
+from bitedge.train.engine.callbacks import Callback, make_loggers
 from bitedge.train.engine.checkpoint import write_text
 from bitedge.train.engine.distributed import join
 from bitedge.train.engine.execution import settings
@@ -40,7 +39,7 @@ def fit(
     model: nn.Module | None = None,
     dataset: Dataset | None = None,
     teacher: nn.Module | Teacher | None = None,
-    callbacks: Sequence[Callback] | None = None,
+    callbacks: Sequence[Callback] = (),
     data: Path | str | None = None,
     resume: bool = False,
     overrides: Iterable[str] = (),
@@ -58,7 +57,7 @@ def fit(
         model: any module, which is trained in place from the weights that it has; else the recipe's network.
         dataset: any `bitedge.train.data.Dataset`; else the recipe's.
         teacher: any module that answers with logits, or a `Teacher` with its own preprocessing and labels.
-        callbacks: loggers and others, see `bitedge.train.engine.callbacks`; None: TensorBoard where it is installed.
+        callbacks: loggers and others, see `bitedge.train.engine.callbacks`; beside the recipe's `execution.loggers`.
         data: the folder of the data set, where the recipe's data set needs one.
         resume: go on with what is in `out`.
         overrides: changes to the recipe.
@@ -71,7 +70,7 @@ def fit(
         raise TrainError(f"recipe {resolved.name!r} reads {resolved.data.name} images from a folder: give --data DIR")
     if resume and is_finished(folder, resolved):
         return load_run(folder, model=model)
-    given = Given(model, dataset, teacher, default_callbacks() if callbacks is None else tuple(callbacks))
+    given = Given(model, dataset, teacher, (*make_loggers(resolved.execution.loggers), *callbacks))
     with join(resolved.execution.device) as group, settings(resolved.execution, group.device):
         report = Silent() if not group.leads else progress or default_progress()
         try:
@@ -99,11 +98,6 @@ def name_objects(recipe: Recipe, model: nn.Module | None, dataset: Dataset | Non
     if dataset is not None:
         changes["data"] = recipe.data.model_copy(update={"name": dataset.name})
     return recipe.model_copy(update=changes) if changes else recipe
-
-
-def default_callbacks() -> tuple[Callback, ...]:
-    """TensorBoard, where it is installed."""
-    return (TensorBoard(),) if importlib.util.find_spec("tensorboard") else ()
 
 
 def is_finished(folder: Path, recipe: Recipe) -> bool:

@@ -49,8 +49,8 @@ class ConvGroup(nn.Module):
 class WhiteNet(nn.Module):
     """A whitening layer, three groups of convolutions at half the size each, and a dense layer, for 32x32 images.
 
-    Call `whiten_by(images)` with some normalized training images before training: the first layer's weights come from
-    them and stay; only its bias is trained. `width` is the number of channels of the first group; the others have 4
+    The first layer's weights come from training images (`whiten_by`, which `fit` calls for a network that a recipe
+    names) and stay; only its bias is trained. `width` is the number of channels of the first group; the others have 4
     times as many. Logits are multiplied by `scale`.
     """
 

@@ -9,7 +9,7 @@ from .cema import Cema, CemaRule
 from .diode import Diode, DiodeRule
 from .model_optimizer import ModelOptimizer
 from .registry import RULES
-from .schedule import SCHEDULES, Constant, Cosine, Exponential, Geometric, Polynomial, Schedule, as_schedule
+from .schedule import SCHEDULES, Constant, Cosine, Exponential, Geometric, Polynomial, Schedule, Triangle, as_schedule
 from .schedules import Schedules
 from .sgd import LatentSgdRule, SgdRule
 from .switch import Switch
@@ -45,6 +45,7 @@ __all__ = [
     "SgdRule",
     "Switch",
     "Telemetry",
+    "Triangle",
     "as_schedule",
     "flip_measure",
     "noise_flip_ratio",

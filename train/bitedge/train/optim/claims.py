@@ -39,7 +39,9 @@ def latent_weights(module: nn.Module) -> list[Tensor]:
     return [parameter for layer in layers for parameter in layer.parameters(recurse=False)]
 
 
-def split(named: Named, latent: Iterable[Tensor], rules: Mapping[str, Mapping[str, Any]]) -> list[Group]:
+def split(
+    named: Named, latent: Iterable[Tensor], rules: Mapping[str, Mapping[str, Any]], bias_factor: float = 1.0
+) -> list[Group]:
     """One group per kind of parameter, with the fields of its rule.
 
     `rules` maps "binary", "latent" and "real" to fields, the rule's name among them. Weight decay goes to real weights
@@ -47,15 +49,17 @@ def split(named: Named, latent: Iterable[Tensor], rules: Mapping[str, Mapping[st
     """
     latent_ids = {id(parameter) for parameter in latent}
     kinds: dict[str, Named] = {"binary": [], "latent": [], "real": [], "undecayed": []}
-    decays = bool(rules["real"].get("weight_decay"))
+    apart = bool(rules["real"].get("weight_decay")) or bias_factor != 1
     for name, parameter in named:
         if is_binary(parameter):
             kinds["binary"].append((name, parameter))
         elif id(parameter) in latent_ids:
             kinds["latent"].append((name, parameter))
         else:
-            kinds["undecayed" if decays and parameter.dim() < 2 else "real"].append((name, parameter))
+            kinds["undecayed" if apart and parameter.dim() < 2 else "real"].append((name, parameter))
     fields = {**rules, "undecayed": {**rules["real"], "weight_decay": 0.0}}
+    if bias_factor != 1:
+        fields["undecayed"] = {**fields["undecayed"], "lr_factor": bias_factor}
     return [{**fields[kind], "params": members} for kind, members in kinds.items() if members]
 
 

@@ -42,7 +42,8 @@ class ModelOptimizer(Optimizer):
         rule: the rule of the binary parameters, "bop" or "bop2nd"; "latent" if the model has latent weights and
             no binary ones. None: by what the model has, "bop2nd" or "latent".
         method: what trains real parameters and latent weights: "adam", "adamw" or "sgd".
-        lr, betas, adam_eps, momentum: theirs.
+        lr, betas, adam_eps, momentum, nesterov: theirs.
+        bias_factor: of "sgd", factor of the learning rate of norms and biases (below two dimensions).
         weight_decay: of real weights; norms and biases (below two dimensions) are spared. Coupled, an L2 term of the
             loss, except for "adamw".
         clip, latent_decay: bound and weight decay of the latent weights.
@@ -63,6 +64,8 @@ class ModelOptimizer(Optimizer):
         betas: tuple[float, float] = (0.9, 0.999),
         adam_eps: float = 1e-7,
         momentum: float = 0.9,
+        nesterov: bool = False,
+        bias_factor: float = 1.0,
         weight_decay: float = 0.0,
         clip: float = 1.0,
         latent_decay: float = 0.0,
@@ -77,7 +80,9 @@ class ModelOptimizer(Optimizer):
         if method not in METHODS:
             raise TrainError(f"method must be one of {', '.join(METHODS)}, got {method!r}")
         adam = {"lr": lr, "betas": betas, "eps": adam_eps, "decoupled": method == "adamw", **common}
-        real = {"lr": lr, "momentum": momentum, **common} if method == "sgd" else adam
+        real = {"lr": lr, "momentum": momentum, "nesterov": nesterov, **common} if method == "sgd" else adam
+        if method != "sgd" and (nesterov or bias_factor != 1):
+            raise TrainError(f"nesterov and bias_factor belong to method 'sgd', not to {method!r}")
         real_rule, latent_rule = METHODS[method]
         model = params if isinstance(params, nn.Module) else model
         items: Any = params if isinstance(params, nn.Module) else list(params)
@@ -98,6 +103,7 @@ class ModelOptimizer(Optimizer):
                     "latent": {"rule": latent_rule, "clip": clip, "weight_decay": latent_decay, **real},
                     "real": {"rule": real_rule, "weight_decay": weight_decay, **real},
                 },
+                bias_factor,
             )
             if fields and not any(group["rule"] == rule for group in groups):
                 raise TrainError(f"fields {', '.join(fields)} belong to rule {rule!r}, which has no parameter")

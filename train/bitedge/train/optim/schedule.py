@@ -65,6 +65,36 @@ class Polynomial(Ranged):
 
 
 @dataclass(frozen=True)
+class Triangle(Schedule):
+    """Rise linearly from `start` to `peak` at a share `at` of the run, then fall linearly to `end`.
+
+    Smith, "Cyclical Learning Rates for Training Neural Networks", https://arxiv.org/abs/1506.01186, as one cycle.
+    """
+
+    start: float
+    peak: float
+    end: float
+    at: float
+
+    def __post_init__(self) -> None:
+        if not 0 < self.at < 1 or self.peak < max(self.start, self.end):
+            raise TrainError(f"a triangle has its largest value inside the run, got peak {self.peak:g} at {self.at:g}")
+
+    def value(self, step: int, total: int) -> float:
+        """The value at a step, held at `end` from the last step on."""
+        share = max(step / total, 0.0)
+        if share >= 1:
+            return self.end
+        if share < self.at:
+            return self.start + (self.peak - self.start) * share / self.at
+        return self.peak + (self.end - self.peak) * (share - self.at) / (1 - self.at)
+
+    def ends(self, total: int) -> tuple[float, float]:  # noqa: ARG002
+        """The smallest and the largest value."""
+        return min(self.start, self.end), self.peak
+
+
+@dataclass(frozen=True)
 class Geometric(Ranged):
     """Equal factors in equal times: a straight line on a logarithmic axis."""
 
@@ -123,6 +153,7 @@ SCHEDULES: Mapping[str, type[Schedule]] = {
     "exponential": Exponential,
     "geometric": Geometric,
     "cosine": Cosine,
+    "triangle": Triangle,
 }
 
 

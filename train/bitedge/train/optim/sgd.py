@@ -16,7 +16,7 @@ from .rule import Group, ParameterState, Rule
 
 
 class SgdRule(Rule):
-    """torch's own SGD with momentum and coupled weight decay."""
+    """torch's own SGD with momentum and coupled weight decay; `lr_factor` multiplies the rate of a group."""
 
     name = "sgd"
     binary = False
@@ -24,6 +24,7 @@ class SgdRule(Rule):
     slots = ("momentum_buffer",)
     defaults: ClassVar[Mapping[str, Any]] = {
         "lr": 1e-2,
+        "lr_factor": 1.0,
         "momentum": 0.9,
         "nesterov": False,
         "weight_decay": 0.0,
@@ -46,7 +47,7 @@ class SgdRule(Rule):
             buffers,
             weight_decay=group["weight_decay"],
             momentum=group["momentum"],
-            lr=group["lr"],
+            lr=group["lr"] * group["lr_factor"],
             dampening=0.0,
             nesterov=group["nesterov"],
             maximize=group["maximize"],

@@ -43,6 +43,8 @@ class OptimizerRecipe(Record):
     method: Literal["adam", "adamw", "sgd"] = "adam"
     adam_eps: NotNegative = 1e-7
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.9  # of sgd
+    nesterov: bool = False  # of sgd
+    bias_factor: Positive = 1.0  # of sgd: norms and biases learn so many times faster
     weight_decay: NotNegative = 0.0  # of the real weights with two or more axes: convolutions and dense layers
     clip: Positive = 1.0  # bound of latent weights
     accumulate: Annotated[int, Field(ge=1)] = 1
@@ -76,6 +78,8 @@ class OptimizerRecipe(Record):
     @model_validator(mode="after")
     def _check_ranges(self) -> OptimizerRecipe:
         values: dict[str, Any] = {**self.scheduled(), **self.fields()}
+        if self.method != "sgd" and (self.nesterov or self.bias_factor != 1):
+            raise ValueError(f"optimizer.nesterov and bias_factor belong to method 'sgd', not to {self.method!r}")
         if self.switch is not None:
             if self.rule != "bop2nd":
                 raise ValueError(f"optimizer.switch goes from 'bop2nd' to Bop, not from {self.rule!r}: remove it")

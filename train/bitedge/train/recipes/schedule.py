@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import Discriminator, Field, Tag, model_validator
 
-from bitedge.train.optim.schedule import Cosine, Exponential, Geometric, Polynomial, Schedule
+from bitedge.train.optim.schedule import Cosine, Exponential, Geometric, Polynomial, Schedule, Triangle
 from bitedge.train.recipes.validation import Record
 
 NotNegative: TypeAlias = Annotated[float, Field(ge=0)]
@@ -71,6 +71,26 @@ class CosineRecipe(RangedRecipe):
         return Cosine(self.start, self.end, self.steps(steps_per_epoch), log=self.log)
 
 
+class TriangleRecipe(Record):
+    """From `start` up to `peak` in a share `at` of the run, then down to `end`."""
+
+    kind: Literal["triangle"]
+    start: NotNegative
+    peak: Positive
+    end: NotNegative
+    at: Annotated[float, Field(gt=0, lt=1)] = 0.25
+
+    @model_validator(mode="after")
+    def _check_peak(self) -> TriangleRecipe:
+        if self.peak < max(self.start, self.end):
+            raise ValueError(f"peak = {self.peak}: expected at least start and end, {self.start} and {self.end}")
+        return self
+
+    def build(self, steps_per_epoch: int) -> Schedule:  # noqa: ARG002
+        """Return the schedule in steps."""
+        return Triangle(self.start, self.peak, self.end, self.at)
+
+
 class ExponentialRecipe(Record):
     """Times `factor` every `every` epochs: at once (`staircase`) or smoothly."""
 
@@ -85,12 +105,15 @@ class ExponentialRecipe(Record):
         return Exponential(self.start, self.factor, self.every * steps_per_epoch, self.staircase)
 
 
-ScheduleRecipe: TypeAlias = LinearRecipe | PolynomialRecipe | GeometricRecipe | CosineRecipe | ExponentialRecipe
+ScheduleRecipe: TypeAlias = (
+    LinearRecipe | PolynomialRecipe | GeometricRecipe | CosineRecipe | TriangleRecipe | ExponentialRecipe
+)
 KINDS: dict[str, type[Record]] = {
     "linear": LinearRecipe,
     "polynomial": PolynomialRecipe,
     "geometric": GeometricRecipe,
     "cosine": CosineRecipe,
+    "triangle": TriangleRecipe,
     "exponential": ExponentialRecipe,
 }
 
@@ -107,6 +130,7 @@ Scheduled: TypeAlias = Annotated[
     | Annotated[PolynomialRecipe, Tag("polynomial")]
     | Annotated[GeometricRecipe, Tag("geometric")]
     | Annotated[CosineRecipe, Tag("cosine")]
+    | Annotated[TriangleRecipe, Tag("triangle")]
     | Annotated[ExponentialRecipe, Tag("exponential")],
     Discriminator(_tag),
 ]
@@ -122,4 +146,4 @@ def ends(value: float | ScheduleRecipe) -> tuple[float, ...]:
     """Return the values between which a hyper-parameter stays, as far as the recipe alone says."""
     if not isinstance(value, Record):
         return (value,)
-    return tuple(getattr(value, name) for name in ("start", "end") if hasattr(value, name))
+    return tuple(getattr(value, name) for name in ("start", "peak", "end") if hasattr(value, name))

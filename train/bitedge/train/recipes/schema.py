@@ -20,11 +20,14 @@ class DataRecipe(Record):
     """Which images, how many are held out, how they are augmented and brought to numbers.
 
     `name` is `digits`, `cifar10` or `folder`; a data set given to `fit` as an object leaves its own.
+    `flip = true` mirrors half of the images at random, `"alternating"` each image in every second epoch (Jordan,
+    https://arxiv.org/abs/2404.00498).
     """
 
     name: str = ""
     augment: bool = True
     shift: Count | None = None  # pixels of random shift, where images live in memory; the set's own unless given
+    flip: bool | Literal["alternating"] | None = None  # mirror images that live in memory; the set's own unless given
     border: Literal["black", "reflect"] = "black"  # what a shift moves in
     rand_augment: Count = 0  # random operations on each image (https://arxiv.org/abs/1909.13719)
     magnitude: Annotated[float, Field(ge=0, le=30)] = 9.0  # of those operations
@@ -61,6 +64,7 @@ class LossRecipe(Record):
 
     label_smoothing: Share = 0.0
     teacher: str | None = None  # a run folder
+    answers: Literal["views", "images"] = "views"  # of the teacher: to augmented views, or to images, once
     distillation: Literal["kl", "logits"] = "kl"
     teacher_share: Share = 0.5
     temperature: Positive = 2.0
@@ -78,6 +82,7 @@ class Execution(Record):
     threads: Count = 0  # 0: as torch chooses
     checkpoint_steps: Count = 0  # next to the checkpoint of every epoch, one every so many steps
     telemetry_steps: Count = 20  # observe one optimizer step of so many; 0: none
+    loggers: list[Literal["tensorboard", "wandb", "mlflow"]] = Field(default_factory=list)  # beside the run folder
     hash_steps: Annotated[int, Field(ge=1)] = 100  # several processes: compare the binary weights every so many steps
 
 
