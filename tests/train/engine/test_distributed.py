@@ -70,17 +70,26 @@ def torchrun(folder: Path, *words: str, disturbance: str = "") -> subprocess.Com
     return subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=400)
 
 
-def test_two_processes_hold_the_same_weights(tmp_path: Path) -> None:
-    changes = [*SMALL, "execution.hash_steps=1"]
-    done = torchrun(tmp_path, "new", *changes)
+CHANGES = [*SMALL, "execution.hash_steps=1", "execution.checkpoint_steps=2"]
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of two processes that nothing disturbed, with what each of them says of its weights."""
+    folder = tmp_path_factory.mktemp("whole")
+    done = torchrun(folder, "new", *CHANGES)
     assert done.returncode == 0, done.stderr
-    first, second = (json.loads((tmp_path / f"rank{rank}.json").read_text()) for rank in (0, 1))
+    return folder
+
+
+def test_two_processes_hold_the_same_weights(whole: Path) -> None:
+    first, second = (json.loads((whole / f"rank{rank}.json").read_text()) for rank in (0, 1))
     assert first == second  # binary weights by hash, real ones to the last bit of their sums
     assert first["batches"] == 5
-    run = load_run(tmp_path / "run", checkpoint="last")
+    run = load_run(whole / "run", checkpoint="last")
     assert binary_hash(run.module) == first["hash"]
-    assert json.loads((tmp_path / "run" / "environment.json").read_text())["processes"] == 2
-    rows = read_rows(tmp_path / "run" / "metrics.jsonl")
+    assert json.loads((whole / "run" / "environment.json").read_text())["processes"] == 2
+    rows = read_rows(whole / "run" / "metrics.jsonl")
     assert [row["epoch"] for row in rows] == [1, 2]
     assert run.training["test"]["last"]["images"] == 360
     # the scores are those of the saved file: every process measured its share with the statistics of the first
@@ -106,21 +115,16 @@ def test_two_processes_train_like_one_where_norms_see_one_image(tmp_path: Path) 
 
 
 @pytest.mark.slow
-def test_two_processes_resume_bit_for_bit(tmp_path: Path) -> None:
-    changes = [*SMALL, "execution.checkpoint_steps=2"]
-    for name in ("whole", "parts"):
-        (tmp_path / name).mkdir()
-    whole = torchrun(tmp_path / "whole", "new", *changes)
-    assert whole.returncode == 0, whole.stderr
-    stopped = torchrun(tmp_path / "parts", "new", *changes, disturbance=STOPPED)
+def test_two_processes_resume_bit_for_bit(whole: Path, tmp_path: Path) -> None:
+    stopped = torchrun(tmp_path, "new", *CHANGES, disturbance=STOPPED)
     assert stopped.returncode != 0
-    state = load_state(tmp_path / "parts" / "run" / "state.pt")
+    state = load_state(tmp_path / "run" / "state.pt")
     assert (state["epoch"], state["step"]) == (1, 3)
-    resumed = torchrun(tmp_path / "parts", "resume", *changes)
+    resumed = torchrun(tmp_path, "resume", *CHANGES)
     assert resumed.returncode == 0, resumed.stderr
     for name in ("last.safetensors", "best.safetensors"):
-        assert (tmp_path / "parts/run" / name).read_bytes() == (tmp_path / "whole/run" / name).read_bytes()
-    ours, theirs = (read_rows(tmp_path / part / "run/metrics.jsonl")[-1] for part in ("parts", "whole"))
+        assert (tmp_path / "run" / name).read_bytes() == (whole / "run" / name).read_bytes()
+    ours, theirs = (read_rows(folder / "run/metrics.jsonl")[-1] for folder in (tmp_path, whole))
     assert ours["train_loss"] == theirs["train_loss"]
 
 
