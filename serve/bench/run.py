@@ -31,6 +31,7 @@ WORK = ROOT / "build" / "bench-serve"
 DOCS = ROOT / "docs" / "serving.md"
 MARKS = ("<!-- bench-serve: begin -->", "<!-- bench-serve: end -->")
 PHOTO = ROOT / "tests" / "serve" / "data" / "cat.jpg"
+PATIENT = ("--deadline-ms", "30000")  # LitServe has 30 s, MLServer no deadline at all
 LITSERVE, MLSERVER = "litserve==0.2.19", "mlserver==1.7.1"
 
 
@@ -113,8 +114,8 @@ def contenders(small: Path, others: bool) -> list[Contender]:
     onnx = small / "model.onnx"
     found = [
         Contender("no-op FastAPI route", noop, "/", raw_body),
-        Contender("bitedge", lambda port: bitedge(small / "model.gguf", port), "/v1/classify", raw_body),
-        Contender("bitedge, ONNX Runtime", lambda port: bitedge(onnx, port), "/v1/classify", raw_body),
+        Contender("bitedge", lambda port: bitedge(small / "model.gguf", port, *PATIENT), "/v1/classify", raw_body),
+        Contender("bitedge, ONNX Runtime", lambda port: bitedge(onnx, port, *PATIENT), "/v1/classify", raw_body),
     ]
     if not others:
         return found

@@ -63,14 +63,12 @@ def test_a_key_opens_its_scopes(closed: TestClient, keys: Keys, style: str) -> N
     assert closed.get("/nowhere", headers=header("user")).status_code == 404
 
 
-@pytest.mark.parametrize("path", ["/metrics%0A", "/metrics%0a", "//metrics", "/metrics/", "/METRICS"])
-def test_no_spelling_of_a_path_gets_around_the_key(
-    start_server: Callable[..., RunningServer], keys: Keys, path: str
-) -> None:
+def test_no_spelling_of_a_path_gets_around_the_key(start_server: Callable[..., RunningServer], keys: Keys) -> None:
     """Defect 1: the path was compared as a string here, and matched as a regular expression there."""
     server = start_server("--keys-file", str(keys[0]))
-    for headers in ({}, {"x-api-key": keys[1]["user"]}):
-        assert httpx2.get(server.url + path, headers=headers).status_code in (401, 403, 404)
+    for path in ("/metrics%0A", "/metrics%0a", "//metrics", "/metrics/", "/METRICS"):
+        for headers in ({}, {"x-api-key": keys[1]["user"]}):
+            assert httpx2.get(server.url + path, headers=headers).status_code in (401, 403, 404), path
 
 
 def test_keys_are_rotated_without_a_restart(start_server: Callable[..., RunningServer], keys: Keys) -> None:
