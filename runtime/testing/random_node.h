@@ -273,7 +273,7 @@ class RandomNode {
 class Runner {
  public:
   Runner(const RandomNode& node, const char* kernels, int threads)
-      : node_(node), program_(Program::make(node.graph(), kernels)), pool_(threads) {
+      : program_(Program::make(node.graph(), kernels)), pool_(threads) {
     const size_t images = node.node_case().images;
     for (const int32_t v : node.graph().nodes[0].outputs) {
       outputs_.emplace_back(node.graph().values[size_t(v)].bytes() * images, 0xa5);
@@ -293,7 +293,6 @@ class Runner {
  private:
   const Layer& layer() const { return *program_->steps(true)[0].layer; }
 
-  const RandomNode& node_;
   std::unique_ptr<const Program> program_;
   Pool pool_;
   std::vector<Bytes> outputs_;
