@@ -1,112 +1,97 @@
 """The TFLite file: what Larq Compute Engine makes of a graph, and that nothing stays float in silence.
 
-TensorFlow takes seconds to load, so all networks are converted in one child process and run in another.
+12 random networks in `make test`; the long run: BITEDGE_EXAMPLES=60 .venv/bin/python -m pytest
+tests/export/formats/test_tflite.py -k random
 """
 
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, Phase, given, settings
 from numpy.typing import NDArray
 from tests.export.padded_graphs import WINDOWS, bundle, padded_graph, padded_images
-from tests.export.random_networks import Case, cases
+from tests.export.random_networks import network
 from tests.export.small_networks import GRID, OFF_GRID, UserGrouped, UserResidual, enliven
+from torch import nn
 
 from bitedge.export import ExportError, extras, lower
 from bitedge.export.capture.capture import trace
 from bitedge.export.formats import formats
 from bitedge.export.formats.tflite import check as tflite_check
+from bitedge.export.formats.tflite import worker as tflite_worker
 from bitedge.export.formats.tflite import writer as tflite_writer
 from bitedge.export.formats.tflite.check import LayerCheck, check, layer_checks, packed_filters, table
 from bitedge.export.formats.tflite.padding import axes, extensions, keras_padding, touched
+from bitedge.export.formats.tflite.worker import worker
 from bitedge.export.ir import ops, reference
 from bitedge.export.ir.exactness import exact_values
 from bitedge.export.ir.graph import Graph
 from bitedge.export.ir.serialize import load_graph, save_graph
 from bitedge.export.verify.engines.tflite import open_session
-from bitedge.train.models import BinaryNet, BiRealNet18, XnorNet
+from bitedge.train.models import BinaryNet, BiRealNet18
 
 pytestmark = pytest.mark.xdist_group("tensorflow")
 IMAGES = np.random.default_rng(0).integers(0, 256, (4, 32, 32, 3), dtype=np.uint8)
-RANDOM = 12
+RANDOM = int(os.environ.get("BITEDGE_EXAMPLES", "12"))
 
 Images = NDArray[np.uint8] | NDArray[np.float32]
 
 
-def networks() -> dict[str, tuple[Graph, Images]]:
-    """Every padding; built-in networks and users' own; random ones."""
-    cases_by_name: dict[str, tuple[Graph, Images]] = {}
+def paddings() -> dict[str, tuple[Graph, Images]]:
+    """Every padding, stride, dilation and grouping."""
+    graphs: dict[str, tuple[Graph, Images]] = {}
     for name, window in WINDOWS.items():
         for pad_value in (0, 1, -1):
             graph = padded_graph(window, pad_value, threshold=pad_value != 0 or "dilated" not in name)
-            cases_by_name[f"{name}, {pad_value}"] = (graph, padded_images())
+            graphs[f"{name}, {pad_value}"] = (graph, padded_images())
     small = padded_graph(ops.Window((7, 9), pads=(3, 4, 3, 4)), 0, threshold=False)
-    cases_by_name["a map smaller than its window"] = (small, padded_images())
+    return graphs | {"a map smaller than its window": (small, padded_images())}
+
+
+def lowered(network: nn.Module, preprocessing: dict[str, Any]) -> Graph:
     torch.manual_seed(0)
-    for name, network, preprocessing in (
-        ("BinaryNet", BinaryNet(width=16), GRID),
-        ("BinaryNet, +1", BinaryNet(width=16, pad_value=1), GRID),
-        ("BinaryNet, layer norm", BinaryNet(width=16, norm="layer", first_padding=1), GRID),
-        ("XnorNet", XnorNet(10, width=24, image_size=32, stem_stride=1), OFF_GRID),
-        ("BiRealNet18", BiRealNet18(10, width=8, image_size=32, stem_stride=1), OFF_GRID),
-        ("BiRealNet18, layer norm", BiRealNet18(10, width=8, image_size=32, norm="layer", tf_same=True), OFF_GRID),
-        ("UserResidual", UserResidual(), OFF_GRID),
-        ("UserGrouped", UserGrouped(), GRID),
-    ):
-        captured = trace(enliven(network, IMAGES, preprocessing), (3, 32, 32), preprocessing=preprocessing)
-        cases_by_name[name] = (lower(captured.graph), IMAGES)
-
-    @settings(
-        max_examples=RANDOM,
-        derandomize=True,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate],
-    )
-    @given(cases())
-    def draw(case: Case) -> None:
-        captured = trace(case.module, case.shape, preprocessing=case.preprocessing)
-        graph = lower(captured.graph)
-        cases_by_name[f"random {len(cases_by_name)}"] = (graph, case.images)
-
-    draw()
-    return cases_by_name
+    return lower(trace(enliven(network, IMAGES, preprocessing), (3, 32, 32), preprocessing=preprocessing).graph)
 
 
-def child(*words: str, stdin: str = "") -> str:
-    command = [sys.executable, "-m", "bitedge.export.formats.tflite.child", *words]
-    done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return done.stdout
+def networks() -> dict[str, tuple[Graph, Images]]:
+    """Variants of the built-in networks, and a user's own."""
+    return {
+        "BinaryNet, +1": (lowered(BinaryNet(width=16, pad_value=1), GRID), IMAGES),
+        "BinaryNet, layer norm": (lowered(BinaryNet(width=16, norm="layer", first_padding=1), GRID), IMAGES),
+        "BiRealNet18, layer norm": (
+            lowered(BiRealNet18(10, width=8, image_size=32, norm="layer", tf_same=True), OFF_GRID),
+            IMAGES,
+        ),
+        "UserGrouped": (lowered(UserGrouped(), GRID), IMAGES),
+    }
 
 
-@pytest.mark.timeout(1200)
-def test_every_network_is_packed_and_answers_as_its_definition(tmp_path: Path) -> None:
-    known = networks()
-    folders = {name: tmp_path / str(number) for number, name in enumerate(known)}
-    requests = ""
-    for name, (graph, images) in known.items():
-        folders[name].mkdir()
-        save_graph(graph, folders[name])
-        np.save(folders[name] / "images.npy", images)
-        paths = {"model": "model.tflite", "images": "images.npy", "answers": "answers.npy"}
-        requests += json.dumps({key: str(folders[name] / file) for key, file in paths.items()}) + "\n"
-    child("convert", *map(str, folders.values()))
-    assert child("run", stdin=requests).split() == ["done"] * len(known)
-    for name, (graph, images) in known.items():
-        found, expected = np.load(folders[name] / "answers.npy"), reference.run(graph, images)
+def random_networks() -> dict[str, tuple[Graph, Images]]:
+    cases = [network(number, number % 6, exact=number % 12 >= 6) for number in range(RANDOM)]
+    graphs = [lower(trace(case.module, case.shape, preprocessing=case.preprocessing).graph) for case in cases]
+    return {f"{n}\n{cases[n]}": (graph, cases[n].images) for n, graph in enumerate(graphs)}
+
+
+@pytest.mark.timeout(2400)
+@pytest.mark.parametrize("make", [paddings, networks, random_networks])
+def test_every_network_is_packed_and_answers_as_its_definition(
+    make: Callable[[], dict[str, tuple[Graph, Images]]], tmp_path: Path
+) -> None:
+    for name, (graph, images) in make().items():
+        save_graph(graph, tmp_path)
+        worker().ask(name, job="convert", folder=str(tmp_path))
+        found, expected = open_session(tmp_path / "model.tflite").run(images), reference.run(graph, images)
         exact = graph.output in exact_values(graph)
         tolerance = (1e-6 if exact else 1e-3) * max(1e-3, float(np.abs(expected).max()))
         np.testing.assert_allclose(found, expected, rtol=0, atol=tolerance, err_msg=name)
-        rows = json.loads((folders[name] / "layers.json").read_text())
+        rows = json.loads((tmp_path / "layers.json").read_text())
         binary = sum(isinstance(node.op, ops.BinaryConv2d) for node in graph.nodes)
         assert sum(row["binary"] for row in rows) == binary, name
 
@@ -127,7 +112,7 @@ def test_the_writer_and_the_engine_work_together(tmp_path: Path) -> None:
 
 
 def test_a_graph_survives_its_file(tmp_path: Path) -> None:
-    graph, images = networks()["UserResidual"]
+    graph, images = lowered(UserResidual(), OFF_GRID), IMAGES
     save_graph(graph, tmp_path)
     again = load_graph(tmp_path)
     assert (again.name, again.input, again.output) == (graph.name, graph.input, graph.output)
@@ -178,7 +163,7 @@ def test_no_padding_that_is_written_out_looks_like_same_to_the_converter() -> No
 
 
 def test_a_layer_that_stayed_float_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    graph, _ = networks()["UserGrouped"]
+    graph = lowered(UserGrouped(), GRID)
     packed = [part for node in graph.nodes if isinstance(node.op, ops.BinaryConv2d) for part in packed_filters(node.op)]
     monkeypatch.setattr(tflite_check, "filters", lambda _: packed)
     rows = layer_checks(b"", graph)
@@ -200,8 +185,9 @@ def test_the_converters_log_is_shown_when_it_fails_and_only_then(
     fake = tmp_path / "larq_compute_engine.py"
     fake.write_text("import sys\nprint('a long log', file=sys.stderr)\nraise RuntimeError('no luck today')\n")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(tflite_worker, "_shared", None)  # a child of this test's own
     graph = padded_graph(WINDOWS["same"], 0, threshold=True)
-    with pytest.raises(ExportError, match=r"^the TFLite converter ended with code 1: RuntimeError: no luck today$"):
+    with pytest.raises(ExportError, match=r"^the TFLite converter failed: RuntimeError: no luck today$"):
         tflite_writer.write(bundle(graph), tmp_path / "model.tflite")
     assert "a long log" in capfd.readouterr().err
     assert not (tmp_path / "model.tflite").exists()

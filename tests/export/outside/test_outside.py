@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -38,6 +39,7 @@ def make(name: str) -> nn.Module:
     return module.eval()
 
 
+@cache
 def captured(name: str) -> tuple[nn.Module, Captured]:
     module = make(name)
     return module, trace(module, SHAPE)
@@ -74,22 +76,18 @@ def test_every_binary_layer_is_found_whoever_wrote_it(name: str) -> None:
     assert sum(isinstance(node.op, ops.BinaryConv2d) for node in graph.nodes) == BINARY[name]
 
 
-def answers(name: str, folder: Path, formats: list[str]) -> dict[str, float]:
-    """Export a network and give how far each engine's answers are from torch's, relative to the largest."""
+@pytest.mark.parametrize("name", NETWORKS)
+def test_all_four_artifacts_answer_as_torch(name: str, tmp_path: Path) -> None:
     module = make(name)
-    report = export(module, (1, *SHAPE), folder, formats=formats)
-    assert not report.failures
+    report = export(module, (1, *SHAPE), tmp_path, formats=["gguf", "onnx", "int8", "tflite"])
+    assert report.failures == {}
     with torch.no_grad():
         want = module(torch.from_numpy(IMAGES.transpose(0, 3, 1, 2).copy())).numpy()
     engines = [engine for engine in ENGINES if engine.file_name in report.sizes]
-    assert len(engines) == len(formats)
-    found = {engine.name: engine.open(folder / engine.file_name).run(IMAGES) for engine in engines}
-    return {engine: float(np.abs(got - want).max() / np.abs(want).max()) for engine, got in found.items()}
-
-
-@pytest.mark.parametrize("name", NETWORKS)
-def test_core_and_onnxruntime_answer_as_torch(name: str, tmp_path: Path) -> None:
-    assert max(answers(name, tmp_path, ["gguf", "onnx", "int8"]).values()) < 1e-4
+    assert [engine.name for engine in engines] == ["core", "onnx", "int8", "tflite"]
+    for engine in engines:
+        found = engine.open(tmp_path / engine.file_name).run(IMAGES)
+        np.testing.assert_allclose(found, want, rtol=0, atol=1e-4 * np.abs(want).max(), err_msg=engine.name)
 
 
 def test_there_are_enough_of_them() -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -12,24 +10,27 @@ import numpy as np
 
 from bitedge.export.errors import ExportError
 from bitedge.export.formats.bundle import Bundle
-from bitedge.export.formats.tflite.child import REFUSED
+from bitedge.export.formats.tflite.worker import worker
 from bitedge.export.ir import limits, ops
+from bitedge.export.ir.graph import Graph
 from bitedge.export.ir.serialize import save_graph
 
 
 def write(bundle: Bundle, path: Path) -> None:
     """Write the TFLite file; what the converter says is shown only when it fails."""
     _refuse_inexact(bundle)
+    converted(bundle.lowered, path, "convert", "model.tflite")
+
+
+def converted(graph: Graph, path: Path, job: str, file_name: str) -> None:
+    """Have a lowered graph converted and write the result."""
     with tempfile.TemporaryDirectory(prefix="bitedge-tflite-") as name:
         folder = Path(name)
-        save_graph(bundle.lowered, folder)
-        command = [sys.executable, "-m", "bitedge.export.formats.tflite.child", "convert", str(folder)]
-        child = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
-        if child.returncode:
-            raise ExportError(_failure(child))
+        save_graph(graph, folder)
+        worker().ask("the TFLite converter failed", job=job, folder=str(folder))
         temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
         try:
-            temporary.write_bytes((folder / "model.tflite").read_bytes())
+            temporary.write_bytes((folder / file_name).read_bytes())
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)
@@ -42,12 +43,3 @@ def _refuse_inexact(bundle: Bundle) -> None:
                 f"layer {node.layer!r}: more than {limits.IMAGE_TAPS} taps on pixels are not exact in float32; "
                 "export this network as gguf only"
             )
-
-
-def _failure(child: subprocess.CompletedProcess[str]) -> str:
-    """Show the child's log, unless it refused the network in its own words, and give one line for the table."""
-    lines = [line for line in child.stderr.splitlines() if line.strip()] or ["no message"]
-    if child.returncode == REFUSED:
-        return lines[-1]
-    sys.stderr.write(child.stderr)
-    return f"the TFLite converter ended with code {child.returncode}: {lines[-1].strip()}"
