@@ -1,4 +1,4 @@
-"""Random supported networks: plain, residual, grouped, dilated, strided, padded in every way.
+"""Random supported networks: plain, residual, grouped, dilated, strided, padded in every way, of every operator.
 
 Hypothesis draws a seed, the number of blocks and whether the network shall be exact (integers from pixel to answer, but
 for the last scale); a generator with that seed draws the rest, so that networks differ as much as they can.
@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from tests.export.random_operators import Apply, draw
 from torch import Tensor, nn
 
 from bitedge.train.nn import BinaryConv2d, BinaryLinear, ChannelLayerNorm
@@ -29,6 +30,8 @@ class Case:
     shape: tuple[int, int, int]
     preprocessing: dict[str, Any] | None
     images: NDArray[Any]
+    drawn: tuple[str, ...]
+    """The names of its operators from `random_operators`."""
 
     def __repr__(self) -> str:
         return f"{self.module}\nshape {self.shape}, preprocessing {self.preprocessing}"
@@ -73,6 +76,7 @@ class Drawer:
         self.exact = exact
         self.x = torch.zeros(1, *shape)
         self.layers: list[nn.Module] = []
+        self.drawn: list[str] = []
 
     def pick(self, *options: Any) -> Any:
         return options[self.random.integers(len(options))]
@@ -205,8 +209,21 @@ class Drawer:
         kind = (
             "conv"
             if first
-            else self.pick("conv", "conv", "conv", "residual", "pool", "in place", "conv" if self.exact else "float")
+            else self.pick(
+                "conv",
+                "conv",
+                "operator",
+                "operator",
+                "residual",
+                "pool",
+                "in place",
+                "conv" if self.exact else "float",
+            )
         )
+        if kind == "operator":
+            name, layer = draw(self.size(), self.random, self.exact)
+            self.drawn.append(name)
+            return self.add(layer)
         if kind == "in place":
             channels = self.size()[0]
             return self.add(InPlace(BinaryConv2d(channels, channels, 3, padding=1)))
@@ -229,14 +246,23 @@ class Drawer:
 
     def tail(self) -> None:
         """Draw the end: features and dense layers."""
+        flatten: nn.Module = nn.Flatten()
         if not self.exact and self.chance(40):
             self.add(nn.AdaptiveAvgPool2d(1))
-        self.add(nn.Flatten())
+            if self.size()[0] > 1 and self.chance(30):
+                flatten = Apply("squeeze", torch.squeeze)
+        with torch.no_grad():
+            self.x = self.x.flatten(1)
+        self.layers.append(flatten)
         for _ in range(self.number(1, 2)):
             features = self.x.shape[1]
             out = self.pick(2, 5, 10)
             binary = self.exact or self.chance(60)
-            self.add(BinaryLinear(features, out) if binary else nn.Linear(features, out, self.chance(50)))
+            product: nn.Module = nn.Linear(features, out, self.chance(50))
+            if self.chance(30):
+                name, multiply = self.pick(("mm", torch.mm), ("matmul", torch.matmul))
+                product = Apply(name, multiply, self.random.normal(0, 0.3, (features, out)))
+            self.add(BinaryLinear(features, out) if binary else product)
             self.add(self.norm(out, flat=True))
         if not self.exact and self.chance(20):
             self.add(nn.Softmax(dim=1))
@@ -247,10 +273,8 @@ def _fill(parameter: Any, values: Any) -> None:
         parameter.copy_(torch.as_tensor(np.asarray(values), dtype=torch.float32).reshape(parameter.shape))
 
 
-@st.composite
-def cases(draw: Any) -> Case:
-    """Draw a network and images for it."""
-    seed, exact = draw(st.integers(0, 2**32 - 1)), draw(st.booleans())
+def network(seed: int, blocks: int, exact: bool) -> Case:
+    """Give the network of a seed, of so many blocks behind the first, and images for it."""
     random = np.random.default_rng(seed)
     torch.manual_seed(seed)
     preprocessing = (GRID, GRID, None if exact else OFF_GRID, None)[random.integers(4)]
@@ -258,7 +282,7 @@ def cases(draw: Any) -> Case:
     height, width = (int(size) for size in random.integers(4, 11, 2))
     drawer = Drawer(random, (channels, height, width), exact)
     drawer.block(first=True)
-    for _ in range(draw(st.integers(0, 4))):
+    for _ in range(blocks):
         drawer.block()
     drawer.tail()
     if preprocessing:
@@ -266,4 +290,9 @@ def cases(draw: Any) -> Case:
     else:
         images = random.normal(0, 1, (3, height, width, channels)).astype(np.float32)
     module = nn.Sequential(*drawer.layers).eval()
-    return Case(module, (channels, height, width), preprocessing, images)
+    return Case(module, (channels, height, width), preprocessing, images, tuple(drawer.drawn))
+
+
+def cases() -> st.SearchStrategy[Case]:
+    """Draw a network and images for it."""
+    return st.builds(network, st.integers(0, 2**32 - 1), st.integers(0, 5), st.booleans())

@@ -16,6 +16,7 @@ from tests.export.small_networks import GRID, OFF_GRID, UserResidual, enliven
 from torch import Tensor, nn
 
 from bitedge.export import ExportError, Report, api, export, lower
+from bitedge.export.capture.capture import trace
 from bitedge.export.formats.gguf import writer as gguf_writer
 from bitedge.export.formats.onnx import float32 as onnx_float32
 from bitedge.export.formats.onnx import int8 as onnx_int8
@@ -27,6 +28,7 @@ from bitedge.export.ir.epilogue import from_steps, steps_of
 from bitedge.export.ir.graph import Graph, Node
 from bitedge.export.ir.serialize import save_graph
 from bitedge.export.verify.engines.core import CoreSession
+from bitedge.export.verify.thresholds import threshold_breach
 from bitedge.runtime import Model
 from bitedge.train.models import BinaryNet
 
@@ -352,6 +354,52 @@ def test_what_writes_in_place_never_leaves_a_file_that_answers_otherwise(tmp_pat
         expected = module(pixels * scale + offset).numpy()
     for path in tmp_path.glob("model.gguf"):
         np.testing.assert_allclose(Model(path).run(IMAGES), expected, rtol=1e-3, atol=1e-3)
+
+
+def thresholds(graph: Graph) -> list[Node]:
+    return [node for node in graph.nodes if isinstance(ops.epilogue_of(node.op), ops.Threshold)]
+
+
+@pytest.mark.parametrize("channel", ["first", "last", "largest"])
+@pytest.mark.parametrize("by", [1, -1])
+def test_a_threshold_that_no_image_hits_is_found(by: int, channel: str, binarynet: nn.Module) -> None:
+    """Every layer of its own, before a max-pool and in dense layers too: torch gets the sums themselves."""
+    captured = trace(binarynet, (3, 32, 32), preprocessing=GRID)
+    graph = lower(captured.graph)
+    assert threshold_breach(captured, graph) is None
+    assert len(thresholds(graph)) == 8
+    for chosen in thresholds(graph):
+        assert isinstance(chosen.op, ops.BinaryConv2d | ops.ImageConv2d)
+        assert isinstance(chosen.op.epilogue, ops.Threshold)
+        limits = chosen.op.epilogue.threshold.copy()
+        turning = np.nonzero(np.abs(limits) < ops.accumulator_bound(chosen.op))[0]
+        index = {"first": turning[0], "last": turning[-1], "largest": turning[np.abs(limits[turning]).argmax()]}[
+            channel
+        ]
+        limits[index] += by
+        wrong = replace(chosen, op=replace(chosen.op, epilogue=ops.Threshold(limits)))
+        other = graph.with_nodes(wrong if node is chosen else node for node in graph.nodes)
+        breach = threshold_breach(captured, other)
+        assert breach is not None
+        assert breach.startswith(f"layer {chosen.layer!r}: its threshold differs from torch in 1 of {len(limits)} ")
+        assert f"in channel {index}:" in breach
+
+
+def test_export_finds_a_threshold_before_a_max_pool(
+    binarynet: nn.Module, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fault(graph: Graph) -> Graph:
+        pool = next(node for node in graph.nodes if isinstance(node.op, ops.MaxPool2d))
+        before = next(node for node in graph.nodes if node.outputs == pool.inputs)
+        limits = before.op.epilogue.threshold.copy()  # type: ignore[attr-defined]
+        limits[np.abs(limits).argmax()] -= int(np.sign(limits[np.abs(limits).argmax()]))
+        wrong = replace(before, op=replace(before.op, epilogue=ops.Threshold(limits)))  # type: ignore[call-arg]
+        return graph.with_nodes(wrong if node is before else node for node in graph.nodes)
+
+    faulty_lowering(monkeypatch, fault)
+    report = written(binarynet, tmp_path, "gguf", "onnx", "int8")
+    assert set(report.failures) == {"gguf", "onnx", "int8"}
+    assert all("its threshold differs from torch in 1 of" in reason for reason in report.failures.values())
 
 
 def test_a_correct_export_tells_what_it_compared(residual: nn.Module, tmp_path: Path) -> None:

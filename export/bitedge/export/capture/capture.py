@@ -76,11 +76,12 @@ class _Recorder(fx.Interpreter):
         symbol = self._captured.symbols.get(n.name)
         wanted = symbol is not None and (self._names is None or symbol.value in self._names)
         if symbol is not None and wanted and symbol.value not in self._found:
-            self._found[symbol.value] = _nhwc(symbol, result)
+            self._found[symbol.value] = nhwc(symbol, result)
         return result
 
 
-def _nhwc(symbol: Symbol, tensor: Tensor) -> NDArray[Any]:
+def nhwc(symbol: Symbol, tensor: Tensor) -> NDArray[Any]:
+    """Give a tensor of torch as the value of the graph that it is."""
     array = tensor.numpy()
     if symbol.rank == 4:
         array = array.transpose(0, 2, 3, 1)

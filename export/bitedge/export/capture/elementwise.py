@@ -63,7 +63,7 @@ def add(b: Builder, x: Any, y: Any, *, alpha: Any = 1) -> Any:
     if isinstance(y, Symbol | View):
         if alpha != 1:
             y = scale(b, y, torch.tensor(float(alpha)), inner="scaled")
-        return shift(b, y, x) if not isinstance(x, Symbol | View) else total(b, x, y)
+        return total(b, x, y) if isinstance(x, Symbol | View) else shift(b, y, torch.as_tensor(x))
     return shift(b, x, torch.as_tensor(y) * alpha)
 
 

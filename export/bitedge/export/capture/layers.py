@@ -53,10 +53,11 @@ def conv2d(
 def linear(b: Builder, x: Any, weight: Any, bias: Tensor | None = None) -> Any:
     """Dense layer: a 1x1 convolution over one pixel, its columns in the graph's order; or over each pixel."""
     matrix = numbers(_constant(b, weight, "weights"))
-    if isinstance(x, View) and whole_pixels(x):
-        base = Symbol(x.base.value, x.base.kind, x.base.shape, 4, None, x.base.factor)
+    if (isinstance(x, View) or x.rank == 4) and whole_pixels(x):
+        base = x.base if isinstance(x, View) else x
+        base = Symbol(base.value, base.kind, base.shape, 4, None, base.factor)
         result = _product(b, base, matrix.reshape(len(matrix), 1, 1, -1), ops.Window(), bias)
-        pixels = x.places[..., :1] // base.shape[2]
+        pixels = x.index()[..., :1] // base.shape[2]
         return View(result, pixels * len(matrix) + np.arange(len(matrix)))
     source = as_features(b, x)
     ordered = matrix if source.order is None else matrix[:, source.order]

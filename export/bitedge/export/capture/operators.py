@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -35,22 +34,16 @@ LIKE = {
 }
 """Operators that take nothing but the shape of a tensor."""
 
-EXPANSIONS = {aten.expand.default, aten.expand_as.default}
+EXPANSIONS = {aten.expand.default}
 VIEWS = {
-    aten.view.default,
     aten.reshape.default,
     aten._unsafe_view.default,
-    aten.flatten.using_ints,
-    aten.unflatten.int,
     aten.permute.default,
     aten.transpose.int,
-    aten.movedim.intlist,
     aten.slice.Tensor,
     aten.select.int,
-    aten.narrow.default,
     aten.split.Tensor,
     aten.split_with_sizes.default,
-    aten.chunk.default,
     aten.unbind.int,
     aten.squeeze.default,
     aten.squeeze.dim,
@@ -112,7 +105,6 @@ HANDLERS: Mapping[Any, Handler] = {
     aten.amax.default: elementwise.maximum,
     aten.softmax.int: elementwise.softmax,
     aten.cat.default: elementwise.concat,
-    operator.add: elementwise.add,
 }
 
 SUPPORTED = (

@@ -32,6 +32,10 @@ def rearrange(b: Builder, target: Any, x: Symbol | View | Step, *args: Any, **op
     size = int(np.prod(base.shape))
     stacked = torch.stack([places + image * size for image in range(BATCH)])
     result = target(stacked, *args, **options)
+    if isinstance(x, View) and isinstance(result, Tensor) and (places.ndim, result.ndim) == (3, 2):
+        settled = settle_view(b, x)  # channels and pixels are chosen in the map, not among its features
+        if isinstance(settled, Symbol):
+            return rearrange(b, target, settled, *args, **options)
     if isinstance(result, Tensor):
         return View(base, _one_image(b, result, size))
     return [View(base, _one_image(b, part, size)) for part in result]

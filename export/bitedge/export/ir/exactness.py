@@ -21,6 +21,8 @@ def exact_values(graph: Graph) -> set[str]:
         if isinstance(node.op, _ROUNDING) or (isinstance(node.op, ops.Normalize) and not on_grid(node.op)):
             continue
         epilogue = ops.epilogue_of(node.op)
+        if isinstance(node.op, ops.Function) and node.op.kind in _APPROXIMATE:
+            continue
         if isinstance(epilogue, ops.Steps) and any(step.kind in _APPROXIMATE for step in epilogue.steps):
             continue
         if exact.issuperset(node.inputs):

@@ -63,11 +63,15 @@ def _into_source(graph: Graph, node: Node) -> dict[Node, list[Node]] | None:
         name = source.inputs[0]
     if source.op.window.groups > 1 or (ops.epilogue_of(source.op) is not None and len(source.inputs) > 1):
         return None
-    changes: dict[Node, list[Node]] = {}
+    # What lies in between has other channels now than torch's tensors, so it must not bear their names.
+    names = {each.outputs[0]: f"{each.outputs[0]}.gathered" for each in chain[1:]} | {
+        chain[0].outputs[0]: node.outputs[0]
+    }
+    changes: dict[Node, list[Node]] = {node: []}
     for each in chain:
-        picked = replace(each, op=_pick(each.op, index))
-        changes[each] = [replace(picked, outputs=node.outputs) if each is chain[0] else picked]
-    return changes | {node: []}
+        inputs = tuple(names.get(name, name) for name in each.inputs)
+        changes[each] = [replace(each, op=_pick(each.op, index), inputs=inputs, outputs=(names[each.outputs[0]],))]
+    return changes
 
 
 def _pick(op: ops.Op, index: Index) -> Any:

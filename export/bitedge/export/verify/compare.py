@@ -20,6 +20,8 @@ from bitedge.export.verify.contract import TOLERANCE, EngineVerdict, Verdict, an
 from bitedge.export.verify.engines.engines import ENGINES, Engine, Session
 from bitedge.export.verify.metadata import Metadata, metadata_breach
 from bitedge.export.verify.sensitivity import unsteady
+from bitedge.export.verify.thresholds import threshold_breach
+from bitedge.export.verify.torch_values import TorchSigns, sign_sources
 
 if TYPE_CHECKING:
     from bitedge.export.capture.capture import Captured
@@ -54,6 +56,9 @@ def verify_artifacts(
     runs = [
         _EngineRun(engine, folder / engine.file_name, captured, lowered) for engine in present if not engine.needs()
     ]
+    wrong_threshold = threshold_breach(captured, lowered)
+    for run in runs:
+        run.agreement.breach = wrong_threshold
     expected = _run_all(captured, lowered, images, runs, seconds)
     seen = images[: len(expected)]
     known = None if labels is None else labels[: len(expected)]
@@ -86,14 +91,13 @@ def _run_all(
     captured: Captured, lowered: Graph, images: Array, runs: Sequence[_EngineRun], seconds: float | None
 ) -> NDArray[np.float32]:
     """Run torch over the images, show every batch to each engine, and give torch's answers."""
-    sources = sign_sources(captured.graph)
-    wanted = {name for pair in sources.items() for name in pair}
+    torch_signs = TorchSigns(captured)
     elements = sum(int(np.prod(value.shape)) for value in infer(lowered).values())
     size = max(1, min(256, _BATCH_ELEMENTS // elements))
     start, begun, parts = 0, time.monotonic(), []
     while start < len(images):
         batch = images[start : start + size]
-        values = captured.tensors(batch, wanted)
+        values = torch_signs.values(batch)
         parts.append(captured.run(batch))
         for run in runs:
             run.show(start, batch, values)
@@ -109,7 +113,7 @@ class _EngineRun:
     def __init__(self, engine: Engine, path: Path, captured: Captured, lowered: Graph) -> None:
         self.engine = engine
         self._captured = captured
-        self._agreement = Agreement(lowered, sign_sources(captured.graph))
+        self.agreement = Agreement(lowered, sign_sources(captured.graph))
         self._answers: list[NDArray[np.float32]] = []
         self._shows_values = False
         self._failure: str | None = None
@@ -132,13 +136,13 @@ class _EngineRun:
         with self._failing():
             values = session.activations(batch)
             self._shows_values = bool(values)
-            self._agreement.compare(start, torch_values, values)
+            self.agreement.compare(start, torch_values, values)
             answers = session.run(batch)
             self._answers.append(answers)
-            if start == 0 and not self._agreement.breach:
+            if start == 0 and not self.agreement.breach:
                 own = {name: array[:_NODE_IMAGES] for name, array in values.items()}
-                self._agreement.breach = check_nodes(self._agreement.graph, own, rounds_once=self.engine.rounds_once)
-            inner = values.get(self._agreement.graph.output)
+                self.agreement.breach = check_nodes(self.agreement.graph, own, rounds_once=self.engine.rounds_once)
+            inner = values.get(self.agreement.graph.output)
             if self.engine.repeatable and inner is not None:
                 self._compare_programs(start, answers, inner.reshape(answers.shape))
 
@@ -147,7 +151,7 @@ class _EngineRun:
         errors = answer_errors(answers, inner)
         if not (errors <= TOLERANCE).all():
             image = int(np.argmax(~(errors <= TOLERANCE)))
-            self._agreement.breach = self._agreement.breach or (
+            self.agreement.breach = self.agreement.breach or (
                 f"the fused program answers image {start + image} otherwise than the layers one by one, "
                 f"by {errors[image]:.1e} of its size"
             )
@@ -156,7 +160,7 @@ class _EngineRun:
         self, images: Array, expected: NDArray[np.float32], labels: NDArray[np.int64] | None, metadata: Metadata | None
     ) -> EngineVerdict:
         """Judge all answers."""
-        name, file, agreement = self.engine.name, self.engine.file_name, self._agreement
+        name, file, agreement = self.engine.name, self.engine.file_name, self.agreement
         if self._session is None or self._failure or not self._answers:
             return EngineVerdict(name, file, breach=self._failure or "gave no answer")
         answers = np.concatenate(self._answers)
@@ -184,16 +188,16 @@ class _EngineRun:
 
     def _sensitive(self, images: Array, errors: NDArray[np.float64]) -> set[int]:
         """Give the far answers that move in torch too when its float weights change by a millionth."""
-        if self._agreement.graph.output in exact_values(self._agreement.graph):
+        if self.agreement.graph.output in exact_values(self.agreement.graph):
             return set()
         far = np.nonzero(~(errors <= TOLERANCE))[0]
-        far = far[~np.isin(far, sorted(self._agreement.rounded))][:_EXCUSED]
+        far = far[~np.isin(far, sorted(self.agreement.rounded))][:_EXCUSED]
         return set(far[unsteady(self._captured, images[far], TOLERANCE)].tolist())
 
     def _no_bits(self) -> str | None:
         """A network with binary layers of which no bit was compared has proved nothing."""
-        binary = any(isinstance(node.op, ops.BinaryConv2d) for node in self._agreement.graph.nodes)
-        compared = sum(layer.total for layer in self._agreement.layers.values())
+        binary = any(isinstance(node.op, ops.BinaryConv2d) for node in self.agreement.graph.nodes)
+        compared = sum(layer.total for layer in self.agreement.layers.values())
         if binary and self._shows_values and compared == 0:
             return "no bit of a binary layer could be compared: the file names its values otherwise than the network"
         return None
@@ -206,7 +210,7 @@ class _EngineRun:
             return None
         assert self._session is not None
         first = int(np.argmax([e if i not in excused else -1 for i, e in enumerate(answer_errors(answers, expected))]))
-        where = first_difference(self._captured, self._agreement.graph, self._session, images[first : first + 1])
+        where = first_difference(self._captured, self.agreement.graph, self._session, images[first : first + 1])
         return f"{breach}; {where}" if where else breach
 
 
@@ -238,8 +242,3 @@ def first_difference(captured: Captured, lowered: Graph, session: Session, image
             if not error <= TOLERANCE:
                 return f"the first layer that differs is {name!r}, by {error:.1e} of its size"
     return ""
-
-
-def sign_sources(graph: Graph) -> Mapping[str, str]:
-    """Give for every sign the value whose sign it is."""
-    return {node.outputs[0]: node.inputs[0] for node in graph.nodes if isinstance(node.op, ops.Sign)}

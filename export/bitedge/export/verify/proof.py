@@ -13,10 +13,11 @@ from bitedge.export.errors import ExportError
 from bitedge.export.ir import ops
 from bitedge.export.ir.graph import Graph
 from bitedge.export.ir.shapes import infer
-from bitedge.export.verify.compare import sign_sources, verify_artifacts
+from bitedge.export.verify.compare import verify_artifacts
 from bitedge.export.verify.contract import Verdict
 from bitedge.export.verify.golden import golden_input
 from bitedge.export.verify.metadata import Metadata
+from bitedge.export.verify.torch_values import sign_sources
 
 if TYPE_CHECKING:
     from bitedge.export.capture.capture import Captured
