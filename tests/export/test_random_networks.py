@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import HealthCheck, given, seed, settings
 from tests.export.forced import core_differences, differences
-from tests.export.random_networks import Case, cases, network
-from tests.export.random_operators import OPERATORS
+from tests.export.random_networks import Case, InPlace, cases
+from tests.export.random_operators import OPERATORS, Apply, draw
 from torch import nn
 
 from bitedge.export.capture.capture import Captured, trace
@@ -89,14 +90,16 @@ def check_values(folder: Path, captured: Captured, lowered: Graph, case: Case, m
 
 
 def test_the_random_layers_hold_every_operator_that_capture_translates() -> None:
+    random = np.random.default_rng(0)
+    assert {draw((4, 6, 6), random, exact=False)[0] for _ in range(1000)} == set(OPERATORS)
+    layers = [row.make((4, 6, 6), random) for row in OPERATORS.values()]
+    layers += [nn.BatchNorm2d(4), nn.Hardtanh(), nn.MaxPool2d(2), InPlace(nn.Conv2d(4, 4, 1))]  # of every Drawer
+    tails = [nn.Sequential(nn.Flatten())] * len(layers)
+    for name, product in (("mm", torch.mm), ("matmul", torch.matmul)):
+        layers.append(nn.Identity())
+        tails.append(nn.Sequential(Apply("squeeze", torch.squeeze), Apply(name, product, torch.ones(4, 2))))
     targets: set[object] = set()
-    layers = [nn.Sequential(row.make((4, 6, 6), np.random.default_rng(0))) for row in OPERATORS.values()]
-    networks = [network(number, 5, exact=False) for number in range(150)]
-    assert {name for case in networks for name in case.drawn} == set(OPERATORS)
-    for layer in layers:
-        captured = trace(nn.Sequential(layer, nn.AdaptiveAvgPool2d(1), nn.Flatten()), (4, 6, 6))
-        targets |= {node.target for node in captured.program.graph.graph.nodes}
-    for case in networks[:20]:
-        captured = trace(case.module, case.shape, preprocessing=case.preprocessing)
+    for layer, tail in zip(layers, tails, strict=True):
+        captured = trace(nn.Sequential(layer, nn.AdaptiveAvgPool2d(1), *tail), (4, 6, 6))
         targets |= {node.target for node in captured.program.graph.graph.nodes}
     assert {str(target) for target in {*HANDLERS, *VIEWS} - targets} == set()
