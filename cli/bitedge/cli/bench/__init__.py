@@ -16,10 +16,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from bitedge.cli.bench.networks import NETWORKS
 from bitedge.cli.errors import CommandError
 from bitedge.cli.output import emit, note, write_atomically
-
-NETS = ("birealnet18", "xnornet", "binarynet")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,7 +30,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="TARGET",
         help="model.gguf, an export folder, or a word as above",
     )
-    add("--net", choices=NETS, help="build this network instead of taking a file")
+    add(
+        "--net",
+        choices=NETWORKS,
+        metavar="NAME",
+        help=f"build this network instead of taking a file: {', '.join(NETWORKS)}",
+    )
     add("--width", type=int, metavar="W", help="with --net: its width (default: the paper's)")
     add("--image-size", type=int, metavar="N", help="with --net: side of the image (default: the paper's)")
     add("--random-weights", action="store_true", help="with --net: random weights, which is what --net does anyway")

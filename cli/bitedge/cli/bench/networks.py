@@ -1,4 +1,4 @@
-"""Networks to measure without training: the paper's architectures with random weights, exported like a real run."""
+"""Networks to measure without training: every architecture with random weights, exported like a real run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Network:
-    """A network as the paper trains it: the recipe that builds it, its classes and its image."""
+    """A network as its paper trains it: the recipe that builds it, its classes and its image."""
 
     recipe: str
     classes: int
@@ -24,6 +24,15 @@ NETWORKS = {
     "birealnet18": Network("imagenet-birealnet18", 1000, 224),
     "xnornet": Network("imagenet-xnornet", 1000, 224),
     "binarynet": Network("cifar10-paper", 10, 32),
+    "reactnet18": Network("imagenet-reactnet18-bop2nd", 1000, 224),
+    "reactnet_a": Network("imagenet-reactnet-a", 1000, 224),
+    "quicknet_small": Network("imagenet-quicknet-small", 1000, 224),
+    "quicknet": Network("imagenet-quicknet", 1000, 224),
+    "quicknet_large": Network("imagenet-quicknet-large", 1000, 224),
+    "binarydensenet28": Network("imagenet-binarydensenet28", 1000, 224),
+    "bnext_t": Network("imagenet-bnext-t", 1000, 224),
+    "resnet20": Network("cifar10-resnet20", 10, 32),
+    "vgg_small": Network("cifar10-vgg-small", 10, 32),
 }
 
 

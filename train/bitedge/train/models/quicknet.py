@@ -127,11 +127,11 @@ class QuickNet(nn.Sequential):
         initialize(self)
 
 
-def quicknet_small(num_classes: int = 1000, width: int = 32, **options: Any) -> QuickNet:
+def quicknet_small(num_classes: int = 1000, width: int = 32, image_size: int = 224, **options: Any) -> QuickNet:
     """Return QuickNetSmall: few channels in the first two sections."""
-    return QuickNet(num_classes, width, ratios=SMALL_RATIOS, **options)
+    return QuickNet(num_classes, width, image_size=image_size, ratios=SMALL_RATIOS, **options)
 
 
-def quicknet_large(num_classes: int = 1000, width: int = WIDTH, **options: Any) -> QuickNet:
+def quicknet_large(num_classes: int = 1000, width: int = WIDTH, image_size: int = 224, **options: Any) -> QuickNet:
     """Return QuickNetLarge: twice as many blocks."""
-    return QuickNet(num_classes, width, blocks=(6, 8, 12, 6), **options)
+    return QuickNet(num_classes, width, image_size=image_size, blocks=(6, 8, 12, 6), **options)
