@@ -52,11 +52,12 @@ void lane_tile(const LaneConv& c, const Place& at, int32_t block) {
   const size_t first = size_t(at.rows.begin) * row + begin;
   const float* w = c.weights + (size_t(block) * size_t(c.kernel_h) * row + first) * kBlock;
   const int32_t* step = c.step + first;
-  const float* in = c.map + at.first * unit + size_t(block) * kBlock - *step;
+  const bool any = at.rows.size() > 0 && at.columns.size() > 0;  // padding alone has no tap, and `step` ends here
+  const float* in = any ? c.map + at.first * unit + size_t(block) * kBlock - *step : c.map;
   // One run of steps for all rows, where the columns are whole; else one for each row.
   const bool whole = at.columns.size() == c.kernel_w;
   const size_t count = size_t(at.columns.size()) * size_t(c.depth) * size_t(whole ? at.rows.size() : 1);
-  for (int32_t y = 0; y < (whole ? 1 : at.rows.size()); y++, step += row, w += row * kBlock) {
+  for (int32_t y = 0; any && y < (whole ? 1 : at.rows.size()); y++, step += row, w += row * kBlock) {
     for (size_t s = 0; s < count; s++) {
       const F32x16 weight = f_load(w + s * kBlock);
       const float* from = in + step[s];
