@@ -39,7 +39,7 @@ ctest-%: $(VENV)/.tools
 	@$(BIN)/cmake -S runtime -B build/test-$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \
 	  -DBITEDGE_TESTS=ON $(FLAVOUR) >build/test-$*.log 2>&1 \
 	  && $(BIN)/cmake --build build/test-$* >>build/test-$*.log 2>&1 || { cat build/test-$*.log; exit 1; }
-	$(BIN)/ctest --test-dir build/test-$* --output-on-failure --no-tests=error $(SKIPPED)
+	$(BIN)/ctest --test-dir build/test-$* --parallel $(JOBS) --output-on-failure --no-tests=error $(SKIPPED)
 
 # The same tests on ARM, cross-compiled and run by qemu-user: every kernel, whole networks, golden files.
 ctest-arm:
