@@ -21,7 +21,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_verbs_are_the_documented_ones() -> None:
-    names = "train eval export verify inspect bench predict serve pipeline doctor"
+    names = "models train eval export verify inspect bench predict serve pipeline doctor"
     assert [verb.name for verb in VERBS] == names.split()
 
 

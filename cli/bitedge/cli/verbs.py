@@ -20,6 +20,7 @@ class Verb:
 
 
 VERBS = (
+    Verb("models", "list the networks there are, with what is published about them", "train"),
     Verb("train", "train a network from a recipe", "train"),
     Verb("eval", "measure the accuracy of a training run", "train"),
     Verb("export", "turn a training run into packed artifacts", "train"),
