@@ -51,9 +51,7 @@ def describe(name: str) -> dict[str, Any]:
         "data": known.data if known else None,
         "published_top1": known.top1 if known else None,
         "source": known.source if known else None,
-        **{
-            key: totals[key] for key in ("binary_weights", "float_weights", "binary_macs", "float_macs", "packed_bytes")
-        },
+        **{key: totals[key] for key in COUNTS},
     }
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 from torch import nn
 
 from bitedge.train.errors import TrainError
+from bitedge.train.models.blocks import check_positive
 from bitedge.train.nn import BinaryConv2d, BinaryLinear, make_norm
 from bitedge.train.nn.norm import Norm
 
@@ -49,11 +50,7 @@ class BinaryNet(nn.Sequential):
         latent: bool = False,
     ) -> None:
         dense = 8 * width if dense is None else dense
-        if min(num_classes, width, dense, in_channels) < 1:
-            raise TrainError(
-                "num_classes, width, dense and in_channels must be positive, "
-                f"got {num_classes}, {width}, {dense} and {in_channels}"
-            )
+        check_positive(num_classes=num_classes, width=width, dense=dense, in_channels=in_channels)
         side = (image_size + 2 * first_padding - 2) // 8
         if side < 1:
             raise TrainError(

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
 from bitedge.train.models.birealnet import BiRealBlock
+from bitedge.train.models.blocks import check_positive, classifier
 from bitedge.train.nn import BinaryLayer, make_norm
 from bitedge.train.nn.norm import Norm
 from bitedge.train.nn.prelu import PReLU
@@ -59,11 +60,7 @@ class BinaryResNet(nn.Sequential):
         quantizer: str = "approx",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, depth, stem, in_channels) < 1:
-            raise TrainError(
-                "num_classes, width, depth, stem and in_channels must be positive, "
-                f"got {num_classes}, {width}, {depth}, {stem} and {in_channels}"
-            )
+        check_positive(num_classes=num_classes, width=width, depth=depth, stem=stem, in_channels=in_channels)
         if image_size < 8 or image_size % 8:
             raise TrainError(f"image_size must be a multiple of 8, since maps are halved three times, got {image_size}")
         layers: OrderedDict[str, nn.Module] = OrderedDict()
@@ -87,9 +84,7 @@ class BinaryResNet(nn.Sequential):
                 latent=latent,
             )
             channels = STAGES[stage] * width
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers.update(classifier(channels, num_classes))
         super().__init__(layers)
         self._initialize()
 

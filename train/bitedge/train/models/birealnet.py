@@ -10,8 +10,7 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import float_conv, half_avg_pool, halved, same_max_pool
+from bitedge.train.models.blocks import check_positive, classifier, float_conv, half_avg_pool, halved, same_max_pool
 from bitedge.train.nn import BinaryConv2d, BinaryLayer, make_norm
 from bitedge.train.nn.norm import Norm
 
@@ -93,11 +92,13 @@ class BiRealNet18(nn.Sequential):
         quantizer: str = "approx",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, stem_stride, image_size) < 1:
-            raise TrainError(
-                "num_classes, width, in_channels, stem_stride and image_size must be positive, "
-                f"got {num_classes}, {width}, {in_channels}, {stem_stride} and {image_size}"
-            )
+        check_positive(
+            num_classes=num_classes,
+            width=width,
+            in_channels=in_channels,
+            stem_stride=stem_stride,
+            image_size=image_size,
+        )
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         for name, layer in float_conv(in_channels, width, 7, stem_stride, image_size, tf_same=tf_same):
             layers[f"stem_{name}"] = layer
@@ -125,9 +126,7 @@ class BiRealNet18(nn.Sequential):
             )
             channels = out
             size = halved(size) if halve else size
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers.update(classifier(channels, num_classes))
         super().__init__(layers)
         self._initialize()
 

@@ -1,4 +1,4 @@
-"""Float convolutions and poolings with PyTorch's or TensorFlow's padding, for maps of a known size.
+"""What several networks share: float convolutions and poolings for maps of a known size, and the dense end.
 
 torch's own layers pad symmetrically. TensorFlow's `same` puts the odd pixel of a strided layer at the bottom and right;
 here that is a `ZeroPad2d` before the convolution, or `ceil_mode` in the pooling, so that only stock layers are used.
@@ -11,8 +11,34 @@ from collections.abc import Iterator
 
 from torch import nn
 
+from bitedge.train.errors import TrainError
 from bitedge.train.nn import BinaryLayer
 from bitedge.train.nn.window import same_pads
+
+MOBILENET_WIDTHS = (2, 4, 4, 8, 8, 16, 16, 16, 16, 16, 16, 32, 32)
+"""Channels behind each block of MobileNetV1, in widths; a change (but the first) halves the map."""
+
+
+def check_positive(**sizes: int) -> None:
+    """Refuse a size below 1, by its name."""
+    for name, value in sizes.items():
+        if value < 1:
+            raise TrainError(f"{name} must be positive, got {value}")
+
+
+def mobilenet_plan(width: int, size: int) -> Iterator[tuple[int, int, int, bool]]:
+    """Yield channels in and out, the size of the map and whether it is halved, for each block of MobileNetV1."""
+    channels = width
+    for index, widths in enumerate(MOBILENET_WIDTHS):
+        out = widths * width
+        halve = index > 0 and out != channels
+        yield channels, out, size, halve
+        channels, size = out, halved(size) if halve else size
+
+
+def classifier(channels: int, num_classes: int) -> OrderedDict[str, nn.Module]:
+    """Return the end of a network, by name: the mean of each channel and a float dense layer."""
+    return OrderedDict(pool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), dense=nn.Linear(channels, num_classes))
 
 
 def float_conv(

@@ -11,9 +11,7 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import half_avg_pool, halved, initialize
-from bitedge.train.models.reactnet import BLOCKS_A
+from bitedge.train.models.blocks import check_positive, classifier, half_avg_pool, halved, initialize, mobilenet_plan
 from bitedge.train.nn import BinaryConv2d, RSign
 
 WIDTH = 32
@@ -123,18 +121,18 @@ class BNextT(nn.Sequential):
         quantizer: str = "ste",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, stem_stride, image_size) < 1:
-            raise TrainError(
-                "num_classes, width, in_channels, stem_stride and image_size must be positive, "
-                f"got {num_classes}, {width}, {in_channels}, {stem_stride} and {image_size}"
-            )
+        check_positive(
+            num_classes=num_classes,
+            width=width,
+            in_channels=in_channels,
+            stem_stride=stem_stride,
+            image_size=image_size,
+        )
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         layers["stem_conv"] = nn.Conv2d(in_channels, width, 3, stem_stride, 1, bias=False)
         layers["stem_norm"] = nn.BatchNorm2d(width)
-        size, channels = halved(image_size, stem_stride), width
-        for index, widths in enumerate(BLOCKS_A, start=1):
-            out = widths * width
-            halve = index > 1 and out != channels
+        plan = mobilenet_plan(width, halved(image_size, stem_stride))
+        for index, (channels, out, size, halve) in enumerate(plan, start=1):
             layers[f"block{index}"] = BNextBlock(
                 channels,
                 out,
@@ -145,10 +143,7 @@ class BNextT(nn.Sequential):
                 pad_value=pad_value,
                 latent=latent,
             )
-            channels, size = out, halved(size) if halve else size
-        layers["act"] = nn.PReLU(channels)
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers["act"] = nn.PReLU(out)
+        layers.update(classifier(out, num_classes))
         super().__init__(layers)
         initialize(self)

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import initialize
+from bitedge.train.models.blocks import check_positive, classifier, initialize
 from bitedge.train.nn import BinaryConv2d
 
 DEPTH = 6
@@ -24,10 +24,7 @@ VGG_SMALL = ((1, False), (1, True), (2, False), (2, True), (4, False), (4, True)
 
 def check(num_classes: int, width: int, in_channels: int, image_size: int) -> None:
     """Refuse sizes that make no network."""
-    if min(num_classes, width, in_channels) < 1:
-        raise TrainError(
-            f"num_classes, width and in_channels must be positive, got {num_classes}, {width} and {in_channels}"
-        )
+    check_positive(num_classes=num_classes, width=width, in_channels=in_channels)
     if image_size < 8 or image_size % 8:
         raise TrainError(f"image_size must be a multiple of 8, since maps are halved, got {image_size}")
 
@@ -93,9 +90,7 @@ class ResNet20(nn.Sequential):
                 channels, out, halve=halve, quantizer=quantizer, pad_value=pad_value, latent=latent
             )
             channels = out
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers.update(classifier(channels, num_classes))
         super().__init__(layers)
         initialize(self)
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import float_conv, halved, initialize, same_max_pool
+from bitedge.train.models.blocks import check_positive, classifier, float_conv, halved, initialize, same_max_pool
 from bitedge.train.nn import BinaryConv2d
 
 WIDTH = 64
@@ -69,10 +69,10 @@ class BinaryDenseNet28(nn.Sequential):
         quantizer: str = "ste",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, *layers) < 1 or len(reductions) != len(layers) - 1:
+        check_positive(num_classes=num_classes, width=width, in_channels=in_channels)
+        if min(layers) < 1 or len(reductions) != len(layers) - 1:
             raise TrainError(
-                "num_classes, width, in_channels and layers must be positive, with one reduction between two blocks, "
-                f"got {num_classes}, {width}, {in_channels}, {layers} and {reductions}"
+                f"layers must be positive, with one reduction between two blocks, got {layers} and {reductions}"
             )
         smallest = (1 if small_stem else 4) << (len(layers) - 1)
         if image_size < smallest:
@@ -99,9 +99,7 @@ class BinaryDenseNet28(nn.Sequential):
                 channels += width
         parts["norm"] = nn.BatchNorm2d(channels)
         parts["relu"] = nn.ReLU()
-        parts["pool"] = nn.AdaptiveAvgPool2d(1)
-        parts["flatten"] = nn.Flatten()
-        parts["dense"] = nn.Linear(channels, num_classes)
+        parts.update(classifier(channels, num_classes))
         super().__init__(parts)
         initialize(self)
 

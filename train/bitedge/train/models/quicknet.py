@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import initialize
+from bitedge.train.models.blocks import check_positive, classifier, initialize
 from bitedge.train.nn import BinaryConv2d, batch_norm
 
 WIDTH = 64
@@ -101,11 +101,9 @@ class QuickNet(nn.Sequential):
         quantizer: str = "ste",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, stem_stride, *blocks, *ratios) < 1 or len(blocks) != len(ratios):
-            raise TrainError(
-                "num_classes, width, in_channels, stem_stride, blocks and ratios must be positive, with as many "
-                f"blocks as ratios, got {num_classes}, {width}, {in_channels}, {stem_stride}, {blocks} and {ratios}"
-            )
+        check_positive(num_classes=num_classes, width=width, in_channels=in_channels, stem_stride=stem_stride)
+        if min(*blocks, *ratios) < 1 or len(blocks) != len(ratios):
+            raise TrainError(f"expected as many positive blocks as ratios, got {blocks} and {ratios}")
         smallest = (stem_stride**2) << (len(ratios) - 1)
         if image_size < 2 * smallest:
             raise TrainError(f"image_size must be at least {2 * smallest} at this stem_stride, got {image_size}")
@@ -120,9 +118,7 @@ class QuickNet(nn.Sequential):
                     channels, quantizer=quantizer, pad_value=pad_value, latent=latent
                 )
         layers["relu"] = nn.ReLU()
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers.update(classifier(channels, num_classes))
         super().__init__(layers)
         initialize(self)
 

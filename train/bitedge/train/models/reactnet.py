@@ -13,14 +13,21 @@ from collections import OrderedDict
 import torch
 from torch import Tensor, nn
 
-from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import conv_shortcut, float_conv, half_avg_pool, halved, initialize, same_max_pool
+from bitedge.train.models.blocks import (
+    check_positive,
+    classifier,
+    conv_shortcut,
+    float_conv,
+    half_avg_pool,
+    halved,
+    initialize,
+    mobilenet_plan,
+    same_max_pool,
+)
 from bitedge.train.nn import BinaryConv2d, RPReLU, RSign
 
 WIDTH_18 = 64
 WIDTH_A = 32
-BLOCKS_A = (2, 4, 4, 8, 8, 16, 16, 16, 16, 16, 16, 32, 32)
-"""Channels behind each block of ReActNet-A, in widths; a change (but the first) halves the map."""
 
 
 class ReActConv(nn.Module):
@@ -90,11 +97,7 @@ class ReActNet18(nn.Sequential):
         quantizer: str = "approx",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, image_size) < 1:
-            raise TrainError(
-                "num_classes, width, in_channels and image_size must be positive, "
-                f"got {num_classes}, {width}, {in_channels} and {image_size}"
-            )
+        check_positive(num_classes=num_classes, width=width, in_channels=in_channels, image_size=image_size)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         kernel, stride = (3, 1) if small_stem else (7, 2)
         for name, layer in float_conv(in_channels, width, kernel, stride, image_size, tf_same=False):
@@ -112,9 +115,7 @@ class ReActNet18(nn.Sequential):
                 channels, out, size, halve=halve, quantizer=quantizer, pad_value=pad_value, latent=latent
             )
             channels, size = out, halved(size) if halve else size
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers.update(classifier(channels, num_classes))
         super().__init__(layers)
         initialize(self)
 
@@ -159,24 +160,21 @@ class ReActNetA(nn.Sequential):
         quantizer: str = "approx",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, stem_stride, image_size) < 1:
-            raise TrainError(
-                "num_classes, width, in_channels, stem_stride and image_size must be positive, "
-                f"got {num_classes}, {width}, {in_channels}, {stem_stride} and {image_size}"
-            )
+        check_positive(
+            num_classes=num_classes,
+            width=width,
+            in_channels=in_channels,
+            stem_stride=stem_stride,
+            image_size=image_size,
+        )
         layers: OrderedDict[str, nn.Module] = OrderedDict()
         layers["stem_conv"] = nn.Conv2d(in_channels, width, 3, stem_stride, 1, bias=False)
         layers["stem_norm"] = nn.BatchNorm2d(width)
-        size, channels = halved(image_size, stem_stride), width
-        for index, widths in enumerate(BLOCKS_A):
-            out = widths * width
-            halve = index > 0 and out != channels
-            layers[f"block{index + 1}"] = ReActBlockA(
+        plan = mobilenet_plan(width, halved(image_size, stem_stride))
+        for index, (channels, out, size, halve) in enumerate(plan, start=1):
+            layers[f"block{index}"] = ReActBlockA(
                 channels, out, size, halve=halve, quantizer=quantizer, pad_value=pad_value, latent=latent
             )
-            channels, size = out, halved(size) if halve else size
-        layers["pool"] = nn.AdaptiveAvgPool2d(1)
-        layers["flatten"] = nn.Flatten()
-        layers["dense"] = nn.Linear(channels, num_classes)
+        layers.update(classifier(out, num_classes))
         super().__init__(layers)
         initialize(self)

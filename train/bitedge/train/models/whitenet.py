@@ -12,7 +12,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor, nn
 
-from bitedge.train.errors import TrainError
+from bitedge.train.models.blocks import check_positive
 from bitedge.train.nn import batch_norm
 
 PATCH = 2
@@ -64,10 +64,7 @@ class WhiteNet(nn.Module):
         norm_momentum: float = 0.4,
     ) -> None:
         super().__init__()
-        if min(num_classes, width, in_channels) < 1:
-            raise TrainError(
-                f"num_classes, width and in_channels must be positive, got {num_classes}, {width} and {in_channels}"
-            )
+        check_positive(num_classes=num_classes, width=width, in_channels=in_channels)
         filters = 2 * in_channels * PATCH**2
         self.whiten = nn.Conv2d(in_channels, filters, PATCH)
         self.whiten.weight.requires_grad_(False)

@@ -11,7 +11,7 @@ from collections import OrderedDict
 from torch import nn
 
 from bitedge.train.errors import TrainError
-from bitedge.train.models.blocks import float_conv, halved, valid_pooled
+from bitedge.train.models.blocks import check_positive, float_conv, halved, valid_pooled
 from bitedge.train.nn import BinaryConv2d, make_norm
 from bitedge.train.nn.norm import Norm
 
@@ -55,11 +55,7 @@ class XnorNet(nn.Sequential):
         quantizer: str = "ste",
         latent: bool = False,
     ) -> None:
-        if min(num_classes, width, in_channels, stem_stride) < 1:
-            raise TrainError(
-                "num_classes, width, in_channels and stem_stride must be positive, "
-                f"got {num_classes}, {width}, {in_channels} and {stem_stride}"
-            )
+        check_positive(num_classes=num_classes, width=width, in_channels=in_channels, stem_stride=stem_stride)
         layers: OrderedDict[str, nn.Module] = OrderedDict()
 
         def add_norm(name: str, channels: int, eps: float) -> None:
