@@ -54,11 +54,15 @@ class Program:
         """Seconds of processor time so far."""
         return sum(int(fields[11]) + int(fields[12]) for _, fields in self._processes()) / 100
 
-    def kill_rest(self) -> None:
-        """End the workers that some servers leave behind."""
+    def signal(self, number: signal.Signals) -> None:
+        """Stop all its processes while another server is measured (some poll while they are idle), or continue them."""
         for folder, _ in self._processes():
             with suppress(ProcessLookupError):
-                os.kill(int(folder.name), signal.SIGKILL)
+                os.kill(int(folder.name), number)
+
+    def kill_rest(self) -> None:
+        """End the workers that some servers leave behind."""
+        self.signal(signal.SIGKILL)
 
 
 @contextmanager
@@ -71,6 +75,7 @@ def running(command: list[str], port: int, path: str, log: Path) -> Iterator[Pro
         wait_for(port, process, log)
         yield program
     finally:
+        program.signal(signal.SIGCONT)
         process.terminate()
         try:
             process.wait(timeout=20)

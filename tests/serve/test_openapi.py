@@ -34,7 +34,7 @@ def try_everything(server: RunningServer, folder: Path, *options: str, settings:
 
 @pytest.mark.slow
 def test_schemathesis_finds_nothing(start_server: Callable[..., RunningServer], tmp_path: Path) -> None:
-    try_everything(start_server("--admin", "open"), tmp_path, "--max-examples", "10")
+    try_everything(start_server("--admin", "open"), tmp_path, "--max-examples", "25")
 
 
 @pytest.mark.slow

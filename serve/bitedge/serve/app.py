@@ -33,7 +33,7 @@ DESCRIPTION = (
 )
 VERSION = metadata.version("bitedge")
 STATE_SECONDS = 0.2  # how often a worker looks at what the others were told
-BEAT_SECONDS = 0.5
+BEAT_SECONDS = 0.1
 RESTART_SECONDS = 1.0  # pause before a failed background task begins again
 
 
@@ -58,7 +58,7 @@ def create_app(settings: ServeSettings, service: Service | None = None) -> Reque
         root_path=settings.root_path,
         servers=[{"url": settings.root_path}] if settings.root_path else None,
         responses=schemas.ERRORS,
-        telemetry={"tracing": False, "metrics": False},
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.add_exception_handler(ServeError, serve_error)
     app.add_exception_handler(HTTPException, http_error)
@@ -133,10 +133,12 @@ async def poll_models(service: Service) -> None:
 
 
 async def beat(service: Service) -> None:
-    """Show the watchdog that the event loop runs."""
+    """Show the watchdog that the event loop runs, and the batcher how late it is."""
     while True:
         service.last_beat = time.monotonic()
         await asyncio.sleep(BEAT_SECONDS)
+        late = time.monotonic() - service.last_beat - BEAT_SECONDS
+        service.batcher.lag = max(late, 0.5 * service.batcher.lag)
 
 
 async def serve_error(request: Request, error: Exception) -> Response:

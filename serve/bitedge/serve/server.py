@@ -83,8 +83,10 @@ def granian(settings: ServeSettings) -> Any:
 def check(settings: ServeSettings) -> ServeSettings:
     """Refuse settings that cannot work before anything listens; name the default model if there is only one."""
     for setting, (module, extra) in EXTRAS.items():
+        if getattr(settings, setting) is None:
+            continue
         try:
-            _ = getattr(settings, setting) is None or importlib.import_module(module)
+            importlib.import_module(module)
         except ModuleNotFoundError:
             needed = f"{setting.replace('_', '-')} needs {module}"
             raise ServeError(f"{needed}; run: pip install 'bitedge[{extra}]'") from None

@@ -75,7 +75,7 @@ def routes(service: Service) -> APIRouter:
         served = service.registry.get(options.model, options.version)
         context.model = served.name
         budget = service.budget(options.timeout_ms or timeout)
-        service.batcher.check_capacity()  # before the body is read
+        service.batcher.check_capacity(1, budget)  # before the body is read
         images = await read_images(request, service, multiple=multiple)
         jobs = [Job(served, data, context.started + budget, top_k=options.top_k) for data in images]
         return served, await service.run(jobs, budget, context, lambda: disconnected(request))

@@ -54,6 +54,7 @@ class Batcher:
         self.capacity = capacity
         self.throughput = ThroughputEstimator(max(1, threads))
         self.pending = 0  # images that wait or run
+        self.lag = 0.0  # seconds that the event loop is late now; an answer waits for it, too
         self._max_batch = max_batch
         self._delay = delay
         self._limits = limits
@@ -99,8 +100,8 @@ class Batcher:
         if self.pending + count > self.capacity:
             message = f"the queue is full ({self.pending} of {self.capacity} images); retry later"
             raise ShedError(message, reason="queue_full", retry_after=wait)
-        if budget is not None and wait > HEADROOM * budget:
-            message = f"{self.pending} images wait, about {wait:.2f} s; the deadline is {budget:.2f} s; retry later"
+        if budget is not None and wait + 2 * self.lag > HEADROOM * budget:
+            message = f"{self.pending} images wait, about {wait:.2f} s; {budget:.2f} s are left; retry later"
             raise ShedError(message, reason="deadline_unreachable", retry_after=wait)
 
     def submit(self, job: Job) -> asyncio.Future[Answer]:
@@ -179,7 +180,7 @@ class Batcher:
         for job in jobs:
             if job.cancelled:
                 outcomes.append((job, asyncio.CancelledError()))
-            elif time.perf_counter() + expected > job.deadline:
+            elif time.perf_counter() + expected + 2 * self.lag > job.deadline:
                 job.model.seconds_per_image *= 0.9  # one slow measurement must not refuse everything that follows
                 waited = time.perf_counter() - job.created
                 message = f"the deadline cannot be met after {waited:.3f} s in the queue; retry later"

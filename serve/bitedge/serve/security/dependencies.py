@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -28,7 +30,6 @@ from bitedge.serve.settings import ServeSettings
 T = TypeVar("T")
 WATCH_AFTER = 0.02  # seconds; the connection of a request that is answered sooner is not watched
 GRACE_SECONDS = 5.0  # for work that began before its deadline; then the wait ends with 504
-CHANGED = ".changed"  # no name of a model
 INLINE_BYTES = 4096  # a body of this size is parsed on the event loop; a larger one in a thread
 KEY_SCHEMES = (  # for the OpenAPI document
     HTTPBearer(auto_error=False, scheme_name="bearer"),
@@ -110,7 +111,8 @@ class Service:
         disconnected: Callable[[], Coroutine[Any, Any, None]] | None = None,
     ) -> list[Answer | ServeError]:
         """Queue the jobs and wait for all of them; queued images are cancelled when the client disconnects."""
-        self.batcher.check_capacity(sum(job.count for job in jobs), budget)
+        left = context.started + budget - time.perf_counter()
+        self.batcher.check_capacity(sum(job.count for job in jobs), left)
         futures = [self.batcher.submit(job) for job in jobs]
         watchers: list[asyncio.Task[None]] = []
 
@@ -152,8 +154,7 @@ class Service:
             self.registry.unloaded = unloaded - {name} if load else unloaded | {name}
         elif load:
             (folder / name).unlink(missing_ok=True)
-            with (folder / CHANGED).open("w"):  # the others look at the models again, even if this one was not unloaded
-                (folder / CHANGED).unlink()
+            os.utime(folder)  # the others look at the models again, even if this one was not unloaded
         else:
             (folder / name).touch()
         self.refresh(retry=load)
@@ -171,7 +172,7 @@ class Service:
     def refresh(self, *, retry: bool = False) -> None:
         """Make the registry match what is on disk and what is unloaded; `retry` loads refused files again."""
         if self.unloaded_folder is not None:
-            self.registry.unloaded = frozenset(path.name for path in self.unloaded_folder.iterdir()) - {CHANGED}
+            self.registry.unloaded = frozenset(path.name for path in self.unloaded_folder.iterdir())
         self.registry.refresh(retry=retry)
 
     def live(self) -> bool:
