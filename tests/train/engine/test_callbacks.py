@@ -1,7 +1,8 @@
-"""Loggers as callbacks: what reaches TensorBoard and MLflow, and what is said when one is not installed."""
+"""Loggers as callbacks: what reaches TensorBoard, MLflow and W&B, and what is said when one is not installed."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,29 @@ def test_mlflow_keeps_parameters_and_metrics(tmp_path: Path, monkeypatch: pytest
     assert [metric.step for metric in history] == list(range(1, 11))
     assert kept.data.metrics["accuracy"] == pytest.approx(rows[-1]["accuracy"])
     assert (tmp_path / "run" / "mlflow-run").read_text() == kept.info.run_id
+
+
+def test_wandb_keeps_the_recipe_and_every_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from wandb.proto.wandb_internal_pb2 import Record
+    from wandb.sdk.internal.datastore import DataStore
+
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    rows = train(tmp_path / "run", WandB(every=1, mode="offline"))
+    (kept,) = (tmp_path / "run" / "wandb").glob("offline-run-*/*.wandb")
+    store: Any = DataStore()
+    history, config = [], {}
+    store.open_for_scan(str(kept))
+    while (data := store.scan_data()) is not None:
+        record = Record.FromString(data)
+        if record.HasField("run"):
+            config = {item.key or item.nested_key[0]: json.loads(item.value_json) for item in record.run.config.update}
+        if record.HasField("history"):
+            history.append({".".join(i.nested_key) or i.key: json.loads(i.value_json) for i in record.history.item})
+    store.close()
+    assert config["optimizer.rule"] == "bop2nd"
+    assert [row["_step"] for row in history if "per_step/loss" in row] == list(range(1, 11))
+    assert [row["accuracy"] for row in history if "accuracy" in row] == pytest.approx([r["accuracy"] for r in rows])
+    assert sum("test/best" in row for row in history) == 1
 
 
 @pytest.mark.parametrize(
