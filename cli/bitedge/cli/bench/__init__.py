@@ -4,6 +4,7 @@ bitedge bench model.gguf             the core alone
 bitedge bench EXPORT_DIR             every artifact of an export, each engine in its own process
 bitedge bench --net birealnet18      a network with random weights: no training and no download needed
 bitedge bench kernels                every kernel of the core, layer by layer, next to the bare loop and OpenVINO
+bitedge bench pareto [NAME...]       accuracy against time and bytes, beside MobileNets (--chart, --markdown)
 bitedge bench optimizers             Bop and Bop2ndOrder against torch's Adam
 bitedge bench compare A.json B.json  two reports of --json, with noise taken into account
 bitedge bench page A.json B.json     a page with tables and charts of such reports (--markdown PAGE.md)
@@ -83,6 +84,10 @@ def run(args: argparse.Namespace) -> int:
         from bitedge.cli.bench.kernels import run_kernels
 
         return run_kernels(args, progress)
+    if first == "pareto":
+        from bitedge.cli.bench.pareto import run_pareto
+
+        return run_pareto(args, progress)
     if first == "optimizers":
         from bitedge.cli.bench.optimizers import run_optimizers
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,8 +59,16 @@ def settle(module: nn.Module, shape: tuple[int, int, int], seed: int) -> None:
     module.eval()
 
 
-def build(net: str, folder: Path, *, width: int | None = None, image_size: int | None = None, seed: int = 0) -> Path:
-    """Build a network with random weights, write its run folder and every artifact, and return the export folder."""
+def build(
+    net: str,
+    folder: Path,
+    *,
+    width: int | None = None,
+    image_size: int | None = None,
+    seed: int = 0,
+    formats: Sequence[str] | None = None,
+) -> Path:
+    """Build a network with random weights, write its run folder and its artifacts, and return the export folder."""
     import torch
 
     from bitedge.export import export
@@ -91,6 +100,7 @@ def build(net: str, folder: Path, *, width: int | None = None, image_size: int |
         module,
         (3, size, size),
         folder / "export",
+        formats=formats,
         labels=about["labels"],
         preprocessing=about["preprocessing"],
         name=type(module).__name__,

@@ -111,6 +111,13 @@ def chart(title: str, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
     axes.set_xlabel("milliseconds per image, p50 (shorter is better)")
     axes.set_title(title)
     axes.spines[["top", "right"]].set_visible(False)
+    save_figure(figure, path)
+
+
+def save_figure(figure: Any, path: Path) -> None:
+    """Write a figure of matplotlib as PNG, whole or not at all."""
+    from matplotlib import pyplot
+
     figure.tight_layout()
     temporary = path.with_name(f".{path.name}.tmp")
     figure.savefig(temporary, format="png")

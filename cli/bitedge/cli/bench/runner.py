@@ -151,7 +151,7 @@ def measure_rows(
             rows = [_open(worker, folder, (reference, labels), settings, say) for worker in started]
             live = [(worker, row) for worker, row in zip(started, rows, strict=True) if row["status"] != "failed"]
             live = [(worker, row) for worker, row in live if row["status"] != "missing"]
-            _time(live, settings, say)
+            time_in_turns(live, settings, say)
     return rows
 
 
@@ -183,7 +183,9 @@ def _open(
     return row
 
 
-def _time(live: Sequence[tuple[Worker, dict[str, Any]]], settings: Settings, say: Callable[[str], None]) -> None:
+def time_in_turns(
+    live: Sequence[tuple[Worker, dict[str, Any]]], settings: Settings, say: Callable[[str], None]
+) -> None:
     """Time all live engines in turns, so that a slow moment of the machine falls on all of them alike."""
     calls = []
     for worker, _ in live:
