@@ -21,7 +21,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_verbs_are_the_documented_ones() -> None:
-    names = "models train eval export verify inspect bench predict serve pipeline doctor"
+    names = "models train eval export import verify inspect bench predict serve pipeline doctor"
     assert [verb.name for verb in VERBS] == names.split()
 
 
@@ -35,7 +35,7 @@ def test_every_verb_has_help_and_json(verb: Verb, capsys: pytest.CaptureFixture[
 
 @pytest.mark.parametrize("verb", VERBS, ids=lambda verb: verb.name)
 def test_an_unknown_option_names_the_nearest(verb: Verb, capsys: pytest.CaptureFixture[str]) -> None:
-    needed = {"predict": ["model", "image"], "pipeline": ["--recipe", "digits"]}
+    needed = {"import": ["file", "--out", "folder"], "predict": ["model", "image"], "pipeline": ["--recipe", "digits"]}
     given = ["target"] if verb.name in ("inspect", "export", "verify", "eval") else needed.get(verb.name, [])
     assert command.main([verb.name, *given, "--jsn"]) == 2
     error = capsys.readouterr().err

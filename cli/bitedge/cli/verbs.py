@@ -16,7 +16,8 @@ class Verb:
     @property
     def module(self) -> str:
         """The module with `add_arguments(parser)` and `run(args) -> exit code`."""
-        return f"bitedge.cli.{self.name}"
+        name = "imports" if self.name == "import" else self.name  # `import` cannot be a module's name
+        return f"bitedge.cli.{name}"
 
 
 VERBS = (
@@ -24,6 +25,7 @@ VERBS = (
     Verb("train", "train a network from a recipe", "train"),
     Verb("eval", "measure the accuracy of a training run", "train"),
     Verb("export", "turn a training run into packed artifacts", "train"),
+    Verb("import", "turn an ONNX, QONNX or Larq TFLite file into packed artifacts", "train"),
     Verb("verify", "check that every artifact gives the same answer", "train"),
     Verb("inspect", "show what an artifact holds", None),
     Verb("bench", "measure latency on this device", None),

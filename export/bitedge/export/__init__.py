@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from bitedge.export.api import export_run as export_run
     from bitedge.export.capture.capture import capture as capture
     from bitedge.export.errors import ExportError as ExportError
+    from bitedge.export.importers.api import Imported as Imported
+    from bitedge.export.importers.api import import_model as import_model
     from bitedge.export.ir.graph import Graph as Graph
     from bitedge.export.lowering.lower import lower as lower
     from bitedge.export.report.report import Report as Report
@@ -23,12 +25,14 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "ExportError": "bitedge.export.errors",
+    "Imported": "bitedge.export.importers.api",
     "Graph": "bitedge.export.ir.graph",
     "Report": "bitedge.export.report.report",
     "Verdict": "bitedge.export.verify.contract",
     "capture": "bitedge.export.capture.capture",
     "export": "bitedge.export.api",
     "export_run": "bitedge.export.api",
+    "import_model": "bitedge.export.importers.api",
     "lower": "bitedge.export.lowering.lower",
     "verify": "bitedge.export.verify.folder",
     "verify_artifacts": "bitedge.export.verify.compare",

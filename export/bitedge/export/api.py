@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 from torch import nn
 
-from bitedge.export.capture.capture import Captured, Example, trace
+from bitedge.export.capture.capture import Captured, Example, Reference, trace
 from bitedge.export.errors import ExportError
 from bitedge.export.formats.bundle import Bundle
 from bitedge.export.formats.formats import Format, choose
@@ -49,6 +49,7 @@ def export(
     strict: bool = False,
     evaluation: Evaluation | None = None,
     source: Mapping[str, Any] | None = None,
+    reference: Reference | None = None,
     max_flash: int | None = None,
     max_ram: int | None = None,
 ) -> Report:
@@ -60,15 +61,16 @@ def export(
     in which a layer that was trained binary would stay float. `max_flash` and `max_ram` are the bytes that the format
     `c` may take.
 
-    Every file is compared with torch, on seeded inputs and on images of the `evaluation`. One that does not answer as
-    torch is removed, and the report's `failures` name it and the first layer that differs.
+    Every file is compared with torch, or with the `reference` that is given, on seeded inputs and on images of the
+    `evaluation`. One that does not answer as it is removed, and the report's `failures` name it and the first layer
+    that differs.
     """
     chosen, skipped = choose(formats)
     if (max_flash is not None or max_ram is not None) and "c" not in [row.name for row in chosen]:
         raise ExportError(
             "limits of flash and RAM are for the format 'c', which was not asked for: add it to the formats"
         )
-    captured = trace(module, example, preprocessing=preprocessing, name=name)
+    captured = trace(module, example, preprocessing=preprocessing, name=name, reference=reference)
     full = lower(captured.graph)
     lowered = full
     if fp16:
@@ -152,7 +154,10 @@ def _prove(
     files: dict[str, Any] = {}
     for row in verdict.engines:
         if row.breach:
-            failures[names[row.file]] = f"{row.file} did not answer as torch does and was removed: {row.breach}"
+            told = f"{row.file} did not answer as torch does and was removed: {row.breach}"
+            failures[names[row.file]] = (
+                told if captured.reference is None else told.replace("torch", captured.reference.name)
+            )
             _remove(folder / row.file)
             del sizes[row.file]
         elif row.skipped:

@@ -16,7 +16,7 @@ from bitedge.export.ir.graph import Kind, Node, Shape, Value
 from bitedge.export.ir.shapes import infer_node
 
 Index = NDArray[np.intp]
-_OWN_LAYERS = ("torch.nn.modules.", "bitedge.train.nn.")
+_OWN_LAYERS = ("torch.nn.modules.", "bitedge.train.nn.", "bitedge.export.importers.")
 _CONTAINERS = "torch.nn.modules.container."
 
 

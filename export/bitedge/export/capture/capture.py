@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, fx, nn
 
-from bitedge.export.capture.builder import Builder, Symbol, describe
+from bitedge.export.capture.builder import Builder, Symbol, describe, place
 from bitedge.export.capture.torch_export import BATCH, Program, export_program
 from bitedge.export.capture.walk import Walk
 from bitedge.export.errors import ExportError
@@ -23,15 +23,33 @@ IMAGE = "image"
 """The name of a graph's input."""
 
 
+class Reference(Protocol):
+    """The engine that an imported network comes from: it answers in place of torch."""
+
+    name: str
+
+    def run(self, images: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Answer images `[N, C, H, W]` with `[N, outputs]`."""
+        ...
+
+    def tensors(self, images: NDArray[np.float32], paths: Iterable[str]) -> dict[str, NDArray[Any]]:
+        """Give what the modules at these paths make, in torch's layout, as far as the engine shows it."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Captured:
-    """A captured module: its graph, and the module itself, the reference for every value of the graph."""
+    """A captured module: its graph, and the module itself, the reference for every value of the graph.
+
+    An imported network has another reference, the engine that it comes from.
+    """
 
     graph: Graph
     module: nn.Module
     program: Program
     symbols: Mapping[str, Symbol]
     preprocessing: Mapping[str, Any] | None
+    reference: Reference | None = None
 
     def tensors(self, images: NDArray[Any], names: Iterable[str] | None = None) -> dict[str, NDArray[Any]]:
         """Run torch on NHWC images and give its tensors by value name, NHWC; values that are bits as int8 ±1.
@@ -44,12 +62,26 @@ class Captured:
             batch = images[start : start + BATCH]
             filled = np.concatenate([batch, batch[:1]])[:BATCH]
             parts.append({name: array[: len(batch)] for name, array in recorder.record(filled).items()})
-        return {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        found = {name: np.concatenate([part[name] for part in parts]) for name in (parts[0] if parts else ())}
+        return found if self.reference is None else found | self._reference_tensors(self.reference, images, set(found))
+
+    def _reference_tensors(
+        self, reference: Reference, images: NDArray[Any], names: set[str]
+    ) -> dict[str, NDArray[Any]]:
+        """Give the reference's own tensors for these values, as far as it has them."""
+        last = {place(node)[0]: node.name for node in self.program.graph.graph.nodes if node.op == "call_function"}
+        symbols = {path: self.symbols[name] for path, name in last.items() if name in self.symbols}
+        wanted = [path for path, symbol in symbols.items() if symbol.value in names]
+        given = reference.tensors(prepare(images, self.preprocessing).numpy(), wanted)
+        return {symbols[path].value: nhwc(symbols[path], torch.from_numpy(array)) for path, array in given.items()}
 
     def run(self, images: NDArray[Any]) -> NDArray[np.float32]:
-        """Give the module's own answers to NHWC images, `[N, outputs]`."""
+        """Give the answers of the module, or of its reference, to NHWC images, `[N, outputs]`."""
+        prepared = prepare(images, self.preprocessing)
+        if self.reference is not None:
+            return self.reference.run(prepared.numpy())
         with torch.no_grad():
-            answers: NDArray[np.float32] = self.module(prepare(images, self.preprocessing)).numpy()
+            answers: NDArray[np.float32] = self.module(prepared).numpy()
         return answers.reshape(len(images), -1)
 
 
@@ -112,7 +144,12 @@ def capture(module: nn.Module, example: Example, *, preprocessing: Mapping[str, 
 
 
 def trace(
-    module: nn.Module, example: Example, *, preprocessing: Mapping[str, Any] | None = None, name: str | None = None
+    module: nn.Module,
+    example: Example,
+    *,
+    preprocessing: Mapping[str, Any] | None = None,
+    name: str | None = None,
+    reference: Reference | None = None,
 ) -> Captured:
     """Capture a module and keep the traced program beside the graph."""
     shape = _input_shape(example)
@@ -127,7 +164,7 @@ def trace(
     walk = Walk(builder, program, source)
     answer = builder.plain(_answer(walk.answer()))
     graph = Graph(name or type(module).__name__, Value(IMAGE, kind, shape), tuple(builder.nodes), answer.value)
-    return Captured(prune(graph), copied, program, walk.symbols(), preprocessing)
+    return Captured(prune(graph), copied, program, walk.symbols(), preprocessing, reference)
 
 
 def _input_shape(example: Example) -> Shape:

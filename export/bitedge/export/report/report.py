@@ -128,12 +128,16 @@ class Report:
             lines.append(str(self.half["summary"]))
         return lines
 
+    def _reference(self) -> str:
+        """What the files were compared with: torch, or the engine that an imported network comes from."""
+        return "torch" if self.source is None else str(self.source.get("engine", "torch"))
+
     def _proof_notes(self) -> list[str]:
         lines = []
         if self.proof:
             done, planned = self.proof["images"], self.proof["of"]
             early = "" if done == planned else f" (of {planned}: the time limit ended it)"
-            lines.append(f"compared with torch on {done} inputs{early} in {self.proof['seconds']:.1f} s")
+            lines.append(f"compared with {self._reference()} on {done} inputs{early} in {self.proof['seconds']:.1f} s")
             for name, row in self.proof["files"].items():
                 if "skipped" in row:
                     lines.append(f"{name}: not compared: {row['skipped']}")
@@ -141,7 +145,10 @@ class Report:
                 bits = f", {row['bits_differing']:,} of {row['bits']:,} bits differ" if row["bits"] else ""
                 lines.append(f"{name}: largest error {row['logit_error']:.1e}{bits}")
         for name, value in self.signs_at_zero.items():
-            lines.append(f"{name}: torch's sign of exactly 0 is {value}, every engine's is 1; no input shows a 0 there")
+            lines.append(
+                f"{name}: {self._reference()}'s sign of exactly 0 is {value}, every engine's is 1; "
+                "no input shows a 0 there"
+            )
         return lines
 
 

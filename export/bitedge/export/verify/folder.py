@@ -77,6 +77,10 @@ def relower(folder: Path) -> tuple[Run, Captured, Graph]:
         raise ExportError(
             f"{folder} was exported from a module in memory: use bitedge.export.verify(module, folder, images)"
         )
+    if "file" in source:
+        raise ExportError(
+            f"{folder} was imported from {source['file']}: bitedge import it again, which compares it too"
+        )
     run = load_run((folder / source["run"]).resolve(), checkpoint=source["checkpoint"])
     module = halved_module(run.module) if fp16 else run.module
     captured = trace(module, input_shape(run), preprocessing=run.preprocessing, name=report["network"])

@@ -79,13 +79,14 @@ def refuse_zeros(captured: Captured, marked: Sequence[str], images: Array) -> No
     sources = {name: source for name, source in sign_sources(captured.graph).items() if name in marked}
     if not sources:
         return
+    source_name = "torch" if captured.reference is None else captured.reference.name
     values = captured.tensors(images, set(sources.values()))
     for name, source in sources.items():
         zeros = int((values[source] == 0).sum()) if source in values else 0
         if zeros:
             raise ExportError(
-                f"layer {name!r}: its input is exactly 0 in {zeros:,} places, where torch's sign is not +1 but that of "
-                "every engine is; use bitedge.train's sign functions, or torch.where(x >= 0, 1, -1)"
+                f"layer {name!r}: its input is exactly 0 in {zeros:,} places, where {source_name}'s sign is not +1 but "
+                "that of every engine is; use bitedge.train's sign functions, or torch.where(x >= 0, 1, -1)"
             )
 
 

@@ -4,6 +4,7 @@ python -m bitedge.export.formats.tflite.child    answers lines of JSON, one requ
 {"job": "convert", "folder"}                     graph.json, arrays.npz -> model.tflite, layers.json
 {"job": "convert_float", "folder"}               the same -> model.float.tflite
 {"job": "run", "model", "images", "answers"}     images.npy -> answers.npy
+{"job": "probe", ..., "tensors"}                 the same for inner tensors -> answers.npz
 """
 
 from __future__ import annotations
@@ -62,6 +63,13 @@ def _saved(folder: Path, converter: Callable[[str], bytes]) -> bytes:
         return converter(saved)
 
 
+def probe(request: Mapping[str, str]) -> None:
+    """Give inner tensors of a file."""
+    from bitedge.export.importers.tflite.probe import probe as run
+
+    run(request)
+
+
 class Runner:
     """Answers images; the file that was asked for last stays open."""
 
@@ -89,6 +97,7 @@ def main() -> int:
         "convert": convert,
         "convert_float": convert_float,
         "run": Runner(),
+        "probe": probe,
     }
     for line in sys.stdin:
         request = json.loads(line)

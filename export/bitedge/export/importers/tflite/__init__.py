@@ -1,0 +1,1 @@
+"""TFLite files, with the operators of Larq Compute Engine."""
