@@ -79,6 +79,7 @@ def make_client(repository: Path) -> Iterator[Callable[..., TestClient]]:
         if "models" in options and "default_model" not in options:
             options["default_model"] = None
         options = {"models": repository, "poll_seconds": 0, "deadline_ms": 30_000, "default_model": "first", **options}
+        options["run_folder"] = repository.parent / f"run-{len(clients)}"
         client = TestClient(create_app(ServeSettings(**options)), raise_server_exceptions=False)
         client.__enter__()
         clients.append(client)

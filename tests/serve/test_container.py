@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import httpx2
 import pytest
 from filelock import FileLock
 from tests.serve.pictures import png
+from tests.serve.running_server import free_port
 
 ROOT = Path(__file__).resolve().parents[2]
 CACHE = ROOT / "build" / "test-cache"
@@ -104,12 +104,6 @@ def size_of(built: Buildah) -> int:
     built("umount", container)
     built("rm", container)
     return total
-
-
-def free_port() -> int:
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
 
 
 def test_a_container_classifies_an_image_from_outside(built: Buildah) -> None:

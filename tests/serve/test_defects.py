@@ -36,15 +36,22 @@ from bitedge.serve.settings import load_settings
 INFER = "/v2/models/first/infer"
 
 
-def service_of(models: Path, **options: Any) -> Service:
-    service = Service.build(load_settings({"models": models, "threads": 1, **options}))
-    service.registry.refresh()
-    return service
+MakeService = Callable[..., Service]
+
+
+@pytest.fixture
+def service_of(tmp_path: Path) -> MakeService:
+    def make(models: Path, **options: Any) -> Service:
+        service = Service(load_settings({"models": models, "threads": 1, "run_folder": tmp_path / "run", **options}))
+        service.registry.refresh()
+        return service
+
+    return make
 
 
 @pytest.mark.parametrize("fault", [MemoryError(), RuntimeError("odd"), SystemExit(3)])
 def test_7_whatever_a_job_raises_the_thread_goes_on(
-    networks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, fault: BaseException
+    networks: tuple[Path, Path], service_of: MakeService, monkeypatch: pytest.MonkeyPatch, fault: BaseException
 ) -> None:
     """Defect 7: anything but a ServeError ended the inference thread; the next job waited for ever."""
     service = service_of(networks[0])
@@ -73,7 +80,7 @@ def test_7_whatever_a_job_raises_the_thread_goes_on(
 
 
 def test_7_every_wait_ends_and_a_stalled_thread_is_not_alive(
-    networks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+    networks: tuple[Path, Path], service_of: MakeService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Defect 7: a job hung past its deadline, and /readyz stayed 200."""
     monkeypatch.setattr("bitedge.serve.security.dependencies.GRACE_SECONDS", 0.2)
@@ -126,7 +133,7 @@ def test_8_a_body_is_unpacked_no_further_than_the_model_needs(shared_server: Run
     assert worst < 2.0, "the limit of a busy machine; parsing is done in threads"
 
 
-def test_8_parsing_is_done_in_threads(networks: tuple[Path, Path]) -> None:
+def test_8_parsing_is_done_in_threads(networks: tuple[Path, Path], service_of: MakeService) -> None:
     """Defect 8: 1 MiB of look-alikes of a boundary stalled the event loop for 0.13 s."""
     import threading
 
@@ -189,7 +196,9 @@ def test_11_a_background_task_that_fails_begins_again(
     wait_until(lambda: httpx2.get(f"{server.url}/v2/models/first/versions/3/ready").status_code == 200, "version 3")
 
 
-def test_11_every_task_is_supervised(networks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_11_every_task_is_supervised(
+    networks: tuple[Path, Path], service_of: MakeService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Defect 11: a task that raised was gone."""
     monkeypatch.setattr(app_module, "RESTART_SECONDS", 0.0)
     runs: list[int] = []
@@ -272,7 +281,9 @@ def test_24_the_buckets_reach_the_longest_deadline(client: TestClient) -> None:
         assert f"\n{name} " in text
 
 
-def test_24_failures_and_successes_are_counted_in_requests(networks: tuple[Path, Path]) -> None:
+def test_24_failures_and_successes_are_counted_in_requests(
+    networks: tuple[Path, Path], service_of: MakeService
+) -> None:
     """Defect 24: `success` counted requests and `fail` images."""
     service = service_of(networks[0])
     model = service.registry.get()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-import socket
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,19 +18,13 @@ with warnings.catch_warnings():
     from tritonclient.grpc import service_pb2
 
 from tests.serve.pictures import pixels
-from tests.serve.running_server import RunningServer
+from tests.serve.running_server import RunningServer, free_port
 
 from bitedge.runtime import Model
 from bitedge.serve.api.grpc import messages
 from bitedge.serve.security.keys import new_key
 
 Networks = tuple[Path, Path]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture

@@ -74,9 +74,9 @@ def test_keys_are_read_again_when_their_file_changes_and_stay_when_it_is_gone(tm
         assert ring.authorize(new[0], "infer").name == "new"
 
 
-def test_a_caller_gets_a_burst_and_then_its_rate() -> None:
+def test_a_caller_gets_a_burst_and_then_its_rate(tmp_path: Path) -> None:
     clock = Clock()
-    limiter = RateLimiter(rate=2, burst=3, clock=clock)
+    limiter = RateLimiter(2, 3, tmp_path / "buckets", clock)
     for _ in range(3):
         limiter.acquire("a")
     with pytest.raises(RateLimitedError) as caught:
@@ -105,9 +105,9 @@ def test_workers_share_one_limit(tmp_path: Path) -> None:
         workers[0].acquire("a")
 
 
-def test_more_callers_than_slots_do_no_harm() -> None:
+def test_more_callers_than_slots_do_no_harm(tmp_path: Path) -> None:
     clock = Clock()
-    limiter = RateLimiter(rate=1, burst=1, clock=clock)
+    limiter = RateLimiter(1, 1, tmp_path / "buckets", clock)
     for number in range(SLOTS + 1000):
         clock.now += 1e-6
         limiter.acquire(str(number))

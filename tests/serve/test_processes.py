@@ -192,7 +192,7 @@ def test_the_parent_keeps_no_model_in_memory(repository: Path) -> None:
     assert sum(type(thing) is ServedModel for thing in gc.get_objects()) == before
 
 
-def test_a_worker_that_makes_no_progress_ends_itself(networks: tuple[Path, Path]) -> None:
+def test_a_worker_that_makes_no_progress_ends_itself(networks: tuple[Path, Path], tmp_path: Path) -> None:
     """Defect 12: workers that hang were never found."""
     code = f"""
 import asyncio, os, threading, time
@@ -202,7 +202,8 @@ from bitedge.serve.inference.job import Job
 from bitedge.serve.server import watch
 from bitedge.serve.settings import load_settings
 
-service = Service.build(load_settings({{"models": Path({str(networks[0])!r}), "stall_seconds": 1}}))
+service = Service(load_settings({{"models": Path({str(networks[0])!r}), "stall_seconds": 1,
+    "run_folder": Path({str(tmp_path)!r})}}))
 service.registry.refresh()
 model = service.registry.get()
 model.run = lambda images: time.sleep(600)

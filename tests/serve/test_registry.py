@@ -27,7 +27,7 @@ def kinds(events: list[Event]) -> list[tuple[str, str, str]]:
 
 @pytest.fixture
 def store(repository: Path) -> Registry:
-    store = Registry.of((repository,), default="first")
+    store = Registry((repository,), default="first")
     store.refresh()
     return store
 
@@ -44,7 +44,7 @@ def test_version_ten_is_newer_than_version_nine(repository: Path, networks: Pair
     for version in ("9", "10"):
         (repository / "first" / version).mkdir()
         shutil.copy(networks[0], repository / "first" / version)
-    store = Registry.of((repository,))
+    store = Registry((repository,))
     store.refresh()
     assert store.get("first").version == "10"
 
@@ -85,13 +85,13 @@ def test_a_bad_file_is_reported_and_the_old_one_stays(
     replace_file(repository / "second/1/model.gguf", bytes(data))
     assert kinds(store.refresh()) == [("refused", "second", "1")]
     assert store.get("second") is old
-    (entry,) = store.snapshot.table["second"].values()
+    (entry,) = store.table["second"].values()
     assert entry.state == "READY"
     assert entry.reason
     assert store.refresh() == [], "a refused file is not tried again until it changes"
     replace_file(repository / "second/1/model.gguf", networks[0].read_bytes())
     assert kinds(store.refresh()) == [("replaced", "second", "1")]
-    assert store.snapshot.table["second"]["1"].reason == ""
+    assert store.table["second"]["1"].reason == ""
 
 
 def wrong_golden(data: bytes) -> bytearray:
@@ -131,15 +131,14 @@ def test_a_file_overwritten_in_place_does_not_touch_what_serves(store: Registry,
     assert (store.get("second").run(pixels()[None]) == before).all()
 
 
-def test_a_removed_version_goes_after_the_second_look(store: Registry, repository: Path) -> None:
+def test_a_removed_version_goes(store: Registry, repository: Path) -> None:
     shutil.rmtree(repository / "first" / "2")
-    assert store.refresh() == []
     assert kinds(store.refresh()) == [("removed", "first", "2")]
     assert store.get("first").version == "1"
     shutil.rmtree(repository / "second")
     store.refresh()
     store.refresh()
-    assert "second" not in store.snapshot.table
+    assert "second" not in store.table
 
 
 def test_a_folder_that_is_away_for_a_moment_changes_nothing(store: Registry, repository: Path) -> None:
@@ -159,7 +158,7 @@ def test_an_unloaded_model_stays_listed_and_frees_its_memory(store: Registry) ->
     assert kinds(store.refresh()) == [("unloaded", "first", v) for v in ("1", "2")]
     gc.collect()
     assert model() is None
-    assert [(e.candidate.version, e.state, e.reason) for e in store.snapshot.table["first"].values()] == [
+    assert [(e.candidate.version, e.state, e.reason) for e in store.table["first"].values()] == [
         ("1", "UNAVAILABLE", "unloaded"),
         ("2", "UNAVAILABLE", "unloaded"),
     ]
@@ -184,7 +183,7 @@ def test_load_of_a_bad_model_says_why(store: Registry, repository: Path) -> None
 def test_a_new_model_never_becomes_the_default(repository: Path, networks: Pair) -> None:
     """Defect 14: the default was the first ready model of the alphabet."""
     shutil.rmtree(repository / "second")
-    store = Registry.of((repository,), default=None)
+    store = Registry((repository,), default=None)
     store.refresh()
     assert store.get().name == "first", "the only one"
     (repository / "aaa").mkdir()
@@ -199,27 +198,26 @@ def test_a_stray_file_changes_nothing_but_itself(repository: Path, networks: Pai
     """Defect 10: a file in the root, or a folder called export, made the scan return that alone."""
     (repository / stray).parent.mkdir(parents=True, exist_ok=True)
     shutil.copy(networks[0], repository / stray)
-    for registry in (store, Registry.of((repository,))):
+    for registry in (store, Registry((repository,))):
         for _ in range(3):
             registry.refresh()
-        assert {"first", "second"} <= set(registry.snapshot.newest)
+        assert {"first", "second"} <= set(registry.table)
         assert registry.get("first").version == "2"
 
 
-def test_a_snapshot_is_replaced_in_one_assignment(store: Registry, networks: Pair, repository: Path) -> None:
+def test_the_table_is_replaced_in_one_assignment(store: Registry, networks: Pair, repository: Path) -> None:
     """Defect 23: a reader could see the new table with the old list of newest versions."""
-    before = store.snapshot
+    before = store.table
     shutil.rmtree(repository / "first" / "2")
     store.refresh()
     store.refresh()
-    assert set(before.table["first"]) == {"1", "2"}
-    assert before.newest["first"].candidate.version == "2"
-    assert set(store.snapshot.table["first"]) == {"1"}
-    assert store.snapshot.newest["first"].candidate.version == "1"
+    assert set(before["first"]) == {"1", "2"}
+    assert set(store.table["first"]) == {"1"}
+    assert store.get("first").version == "1"
 
 
 def test_the_default_model_can_be_named(repository: Path) -> None:
-    store = Registry.of((repository,), default="second")
+    store = Registry((repository,), default="second")
     store.refresh()
     assert store.get().name == "second"
 
@@ -238,9 +236,9 @@ def test_single_files_are_served_side_by_side(tmp_path: Path, networks: Pair, re
     files = tmp_path / "cats.gguf", tmp_path / "dogs.gguf"
     for file, network in zip(files, networks, strict=True):
         shutil.copy(network, file)
-    store = Registry.of((*files, repository))
+    store = Registry((*files, repository))
     store.refresh()
-    assert {(entry.candidate.name, entry.candidate.version) for entry in store.snapshot.entries()} == {
+    assert {(entry.candidate.name, entry.candidate.version) for entry in store.entries()} == {
         ("cats", "1"),
         ("dogs", "1"),
         ("first", "1"),
@@ -258,7 +256,7 @@ def test_two_files_of_one_name_are_refused(tmp_path: Path, networks: Pair, repos
     with pytest.raises(ServeError, match="are both called second; rename one"):
         scan_all([Root.of(repository), Root.of(tmp_path / "second.gguf")])
     with pytest.raises(ServeError, match="expected one model, got 2"):
-        Registry.of((repository, tmp_path / "second.gguf"), "x")
+        Registry((repository, tmp_path / "second.gguf"), "x")
 
 
 def test_what_is_no_model_is_passed_over(repository: Path) -> None:

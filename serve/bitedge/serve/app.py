@@ -39,7 +39,7 @@ RESTART_SECONDS = 1.0  # pause before a failed background task begins again
 
 def create_app(settings: ServeSettings, service: Service | None = None) -> RequestMiddleware:
     """Build the application; models are loaded when it starts."""
-    service = service or Service.build(settings)
+    service = service or Service(settings)
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -60,10 +60,8 @@ def create_app(settings: ServeSettings, service: Service | None = None) -> Reque
         responses=schemas.ERRORS,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.add_exception_handler(ServeError, serve_error)
-    app.add_exception_handler(HTTPException, http_error)
-    app.add_exception_handler(RequestValidationError, validation_error)
-    app.add_exception_handler(Exception, internal_error)
+    for kind in (ServeError, HTTPException, RequestValidationError, Exception):
+        app.add_exception_handler(kind, answer_error)
     for routes in (classify.routes, oip.routes, repository.routes, health.routes):
         app.include_router(routes(service))
     health.add_page(app, service)
@@ -75,7 +73,7 @@ async def running(service: Service) -> AsyncIterator[None]:
     """Run the threads and the background tasks as long as the service serves."""
 
     def on_model_event(event: Event) -> None:
-        service.metrics.observe_event(event, service.registry.snapshot.entries())
+        service.metrics.observe_event(event, service.registry.entries())
         fields = {"model": event.name, "version": event.version, "error": event.error}
         log.log(logging.ERROR if event.error else logging.INFO, f"model {event.kind}", extra=fields)
 
@@ -93,11 +91,7 @@ async def running(service: Service) -> AsyncIterator[None]:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
-    await asyncio.to_thread(service.batcher.stop)
-    service.parsers.shutdown(wait=False)
-    service.admin.shutdown(wait=False)
-    if service.tracing is not None:
-        await asyncio.to_thread(service.tracing.close)
+    await asyncio.to_thread(service.close)
 
 
 def load_models(service: Service) -> None:
@@ -141,31 +135,18 @@ async def beat(service: Service) -> None:
         service.batcher.lag = max(late, 0.5 * service.batcher.lag)
 
 
-async def serve_error(request: Request, error: Exception) -> Response:
-    """Answer an error of the request, or a refusal."""
-    assert isinstance(error, ServeError)
+async def answer_error(request: Request, error: Exception) -> Response:
+    """Answer an error of the request, a refusal, or a fault of ours, which the middleware logs."""
     context: RequestContext = request.scope["bitedge"]
-    context.reason = error.reason
-    return JsonResponse({"error": str(error)}, error.status, error.headers())
-
-
-async def http_error(_: Request, error: Exception) -> Response:
-    """Answer Starlette's own errors: no such path, no such method."""
-    assert isinstance(error, HTTPException)
-    return JsonResponse({"error": str(error.detail)}, error.status_code, dict(error.headers or {}))
-
-
-async def validation_error(_: Request, error: Exception) -> Response:
-    """Answer a parameter that is not what it should be."""
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"][1:])
-    return JsonResponse({"error": f"{where}: {first['msg']}, got {str(first.get('input'))[:80]!r}"}, 400)
-
-
-async def internal_error(request: Request, error: Exception) -> Response:
-    """Answer a fault of ours; the middleware logs it."""
-    context: RequestContext = request.scope["bitedge"]
+    if isinstance(error, ServeError):
+        context.reason = error.reason
+        return JsonResponse({"error": str(error)}, error.status, error.headers())
+    if isinstance(error, HTTPException):  # Starlette's own: no such path, no such method
+        return JsonResponse({"error": str(error.detail)}, error.status_code, dict(error.headers or {}))
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"][1:])
+        return JsonResponse({"error": f"{where}: {first['msg']}, got {str(first.get('input'))[:80]!r}"}, 400)
     context.reason = "internal"
     message = f"internal error ({type(error).__name__}); request id {context.request_id}"
     return JsonResponse({"error": message}, 500)

@@ -43,7 +43,6 @@ def serve(settings: ServeSettings) -> int:
             host, port = reservation.getsockname()[:2]
             settings = settings.model_copy(update={"host": host, "port": port})
         settings = settings.model_copy(update={"run_folder": Path(folder)})
-        (Path(folder) / "unloaded").mkdir()
         if settings.workers > 1:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = folder
         threading.Thread(target=announce_when_listening, args=(settings,), daemon=True).start()
@@ -97,11 +96,11 @@ def check(settings: ServeSettings) -> ServeSettings:
     registry = settings.registry()
     registry.refresh()
     where = ", ".join(str(root.path) for root in registry.roots)
-    names, default = sorted(registry.snapshot.table), registry.default_name
+    names, default = sorted(registry.table), registry.default_name
     if settings.default_model not in (None, *names) and not settings.allow_empty:
         raise ServeError(f"there is no model {settings.default_model} in {where}; it has {', '.join(names)}")
     if not registry.ready and not settings.allow_empty:
-        reasons = [f"{entry.candidate.path}: {entry.reason}" for entry in registry.snapshot.entries()]
+        reasons = [f"{entry.candidate.path}: {entry.reason}" for entry in registry.entries()]
         raise ServeError(reasons[0] if reasons else f"{where}: holds no model; bitedge export writes model.gguf")
     del registry
     gc.collect()  # its models; this process serves nothing itself
@@ -145,7 +144,7 @@ def announce_when_listening(settings: ServeSettings) -> None:
 def worker_app(settings: ServeSettings, parent: int) -> Any:
     """Build the application in a worker process, and watch over it."""
     logging.config.dictConfig(logging_config())
-    service = Service.build(settings)
+    service = Service(settings)
     threading.Thread(target=watch, args=(service, parent), name="watchdog", daemon=True).start()
     app = create_app(settings, service)
     if settings.forwarded_allow_ips:

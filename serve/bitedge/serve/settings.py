@@ -119,7 +119,7 @@ class ServeSettings(BaseSettings):
 
     def registry(self) -> Registry:
         """Make the registry of models, not loaded yet."""
-        return Registry.of(self.models, self.model_name, kernels=self.kernels, default=self.default_model)
+        return Registry(self.models, self.model_name, kernels=self.kernels, default=self.default_model)
 
 
 def load_settings(flags: Mapping[str, Any], file: Path | None = None) -> ServeSettings:

@@ -128,7 +128,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.get("/v1/models", summary="All models", response_model=ModelList)
     async def models() -> Response:
-        cards = [model_card(service, entry, labels=False) for entry in service.registry.snapshot.entries()]
+        cards = [model_card(service, entry, labels=False) for entry in service.registry.entries()]
         return JsonResponse({"models": cards})
 
     @router.get("/v1/models/{model}", summary="One model, with its labels", response_model=ModelCard)

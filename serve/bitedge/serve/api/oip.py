@@ -124,7 +124,7 @@ async def statistics(service: Service, model: str = "", version: str = "") -> di
 
 def model_metadata(service: Service, served: ServedModel) -> dict[str, Any]:
     """Describe a model in the words of the protocol."""
-    entries = service.registry.snapshot.table.get(served.name, {})
+    entries = service.registry.table.get(served.name, {})
     return {
         "name": served.name,
         "versions": sorted((version for version, entry in entries.items() if entry.model is not None), key=int),

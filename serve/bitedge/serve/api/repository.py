@@ -57,7 +57,7 @@ async def load_model(service: Service, name: str, parameters: Any) -> None:
 
 def repository_index(service: Service, *, only_ready: bool) -> list[dict[str, str]]:
     """List all versions with their state; unloaded ones are UNAVAILABLE."""
-    entries = [entry for entry in service.registry.snapshot.entries() if entry.model is not None or not only_ready]
+    entries = [entry for entry in service.registry.entries() if entry.model is not None or not only_ready]
     return [
         {"name": entry.candidate.name, "version": entry.candidate.version, "state": entry.state, "reason": entry.reason}
         for entry in entries

@@ -101,7 +101,7 @@ class Batcher:
             message = f"the queue is full ({self.pending} of {self.capacity} images); retry later"
             raise ShedError(message, reason="queue_full", retry_after=wait)
         if budget is not None and wait + 2 * self.lag > HEADROOM * budget:
-            message = f"{self.pending} images wait, about {wait:.2f} s; {budget:.2f} s are left; retry later"
+            message = f"{self.pending} images wait, about {wait:.2f} s; the deadline is in {budget:.2f} s; retry later"
             raise ShedError(message, reason="deadline_unreachable", retry_after=wait)
 
     def submit(self, job: Job) -> asyncio.Future[Answer]:

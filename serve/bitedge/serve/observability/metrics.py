@@ -171,7 +171,6 @@ def model_statistics(name: str, version: str, values: Mapping[str, float]) -> di
             "compute_infer": inference,
             "compute_output": {"count": 0, "ns": 0},
         },
-        "batch_stats": [],
     }
 
 

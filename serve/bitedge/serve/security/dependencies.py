@@ -7,8 +7,6 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 from fastapi import Depends, Security
@@ -18,11 +16,9 @@ from starlette.requests import ClientDisconnect, Request
 from bitedge.serve.api.errors import DeadlineExceededError, ForbiddenError, ServeError
 from bitedge.serve.inference.batcher import Batcher
 from bitedge.serve.inference.job import Answer, Job
-from bitedge.serve.models.registry import Registry
 from bitedge.serve.observability.context import Recorder, RequestContext
 from bitedge.serve.observability.metrics import Metrics
 from bitedge.serve.observability.tracing import Tracing
-from bitedge.serve.security.keys import KeyRing
 from bitedge.serve.security.limits import ByteBudget, read_body
 from bitedge.serve.security.ratelimit import RateLimiter
 from bitedge.serve.settings import ServeSettings
@@ -37,55 +33,44 @@ KEY_SCHEMES = (  # for the OpenAPI document
 )
 
 
-@dataclass
 class Service:
     """The parts of a running service."""
 
-    settings: ServeSettings
-    registry: Registry
-    batcher: Batcher
-    metrics: Metrics
-    keys: KeyRing
-    limiter: RateLimiter | None
-    tracing: Tracing | None
-    recorder: Recorder
-    byte_budget: ByteBudget
-    parsers: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2, "parse"))
-    admin: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "admin"))
-    last_beat: float = 0.0  # when the event loop last ran its heartbeat (`time.monotonic`)
-
-    @staticmethod
-    def build(settings: ServeSettings) -> Service:
-        """Put the parts together; nothing runs yet."""
-        metrics = Metrics()
-        tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
-        folder = settings.run_folder
-        batcher = Batcher(
+    def __init__(self, settings: ServeSettings) -> None:
+        self.settings = settings
+        self.metrics = Metrics()
+        self.registry = settings.registry()
+        self.tracing = Tracing(settings.otlp_endpoint) if settings.otlp_endpoint else None
+        self.recorder = Recorder(self.metrics, self.tracing, access_log=settings.access_log)
+        self.byte_budget = ByteBudget(settings.max_bytes_in_flight)
+        self.batcher = Batcher(
             threads=settings.thread_count,
             capacity=settings.queue,
             max_batch=settings.max_batch,
             delay=settings.batch_delay_ms / 1_000,
             limits=settings.image_limits,
             pixels=settings.max_pixels_in_flight,
-            on_batch=metrics.observe_batch,
-            on_drop=lambda reason, count: metrics.dropped.labels(reason).inc(count),
-            on_pending=metrics.pending.set,
+            on_batch=self.metrics.observe_batch,
+            on_drop=lambda reason, count: self.metrics.dropped.labels(reason).inc(count),
+            on_pending=self.metrics.pending.set,
         )
-        file = folder / "buckets" if folder is not None else None
-        limiter = RateLimiter(settings.rate_limit, settings.rate_burst, file) if settings.rate_limit else None
-        keys = settings.key_ring()
-        keys.current()  # read them now: the file may be gone when the first request comes
-        return Service(
-            settings=settings,
-            registry=settings.registry(),
-            batcher=batcher,
-            metrics=metrics,
-            keys=keys,
-            limiter=limiter,
-            tracing=tracing,
-            recorder=Recorder(metrics, tracing, access_log=settings.access_log),
-            byte_budget=ByteBudget(settings.max_bytes_in_flight),
-        )
+        assert settings.run_folder is not None, "what the workers share lies there"
+        self.unloaded_folder = settings.run_folder / "unloaded"  # with an empty file for each unloaded model
+        self.unloaded_folder.mkdir(parents=True, exist_ok=True)
+        rate, burst = settings.rate_limit, settings.rate_burst
+        self.limiter = RateLimiter(rate, burst, settings.run_folder / "buckets") if rate else None
+        self.keys = settings.key_ring()
+        self.keys.current()  # read them now: the file may be gone when the first request comes
+        self.parsers, self.admin = ThreadPoolExecutor(2, "parse"), ThreadPoolExecutor(1, "admin")
+        self.last_beat = 0.0  # when the event loop last ran its heartbeat (`time.monotonic`)
+
+    def close(self) -> None:
+        """End the threads after what is queued, and send the last traces."""
+        self.batcher.stop()
+        self.parsers.shutdown(wait=False)
+        self.admin.shutdown(wait=False)
+        if self.tracing is not None:
+            self.tracing.close()
 
     def budget(self, milliseconds: float | None) -> float:
         """Return the seconds until a request's deadline: its own, or the default, within the allowed."""
@@ -148,31 +133,20 @@ class Service:
 
     def _change_unloaded(self, name: str, load: bool) -> None:
         self.registry.check_known(name)
-        folder = self.unloaded_folder
-        if folder is None:
-            unloaded = self.registry.unloaded
-            self.registry.unloaded = unloaded - {name} if load else unloaded | {name}
-        elif load:
-            (folder / name).unlink(missing_ok=True)
-            os.utime(folder)  # the others look at the models again, even if this one was not unloaded
+        if load:
+            (self.unloaded_folder / name).unlink(missing_ok=True)
+            os.utime(self.unloaded_folder)  # the others look at the models again, even if this one was not unloaded
         else:
-            (folder / name).touch()
+            (self.unloaded_folder / name).touch()
         self.refresh(retry=load)
-
-    @property
-    def unloaded_folder(self) -> Path | None:
-        """The folder that all workers share, with an empty file for each unloaded model."""
-        folder = self.settings.run_folder
-        return folder / "unloaded" if folder is not None else None
 
     def state(self) -> int:
         """Return a number that changes whenever a worker was told to load or unload a model."""
-        return self.unloaded_folder.stat().st_mtime_ns if self.unloaded_folder is not None else 0
+        return self.unloaded_folder.stat().st_mtime_ns
 
     def refresh(self, *, retry: bool = False) -> None:
         """Make the registry match what is on disk and what is unloaded; `retry` loads refused files again."""
-        if self.unloaded_folder is not None:
-            self.registry.unloaded = frozenset(path.name for path in self.unloaded_folder.iterdir())
+        self.registry.unloaded = frozenset(path.name for path in self.unloaded_folder.iterdir())
         self.registry.refresh(retry=retry)
 
     def live(self) -> bool:

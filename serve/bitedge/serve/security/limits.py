@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -86,36 +87,19 @@ async def read_body(request: Request, *, limit: int, seconds: float, budget: Byt
 
 
 def cpu_count(cgroup: Path = Path("/sys/fs/cgroup")) -> int:
-    """Processors that this process may use: its affinity, and the quota of its cgroup (versions 1 and 2)."""
+    """Processors that this process may use: its affinity, and the quota of its cgroup (version 2)."""
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _read_quota(cgroup)
-    return available if quota is None else max(1, min(available, int(quota + 0.5)))
-
-
-def _read_quota(cgroup: Path) -> float | None:
     try:
         quota, period = (cgroup / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            quota = (cgroup / "cpu" / "cpu.cfs_quota_us").read_text().strip()
-            period = (cgroup / "cpu" / "cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    try:
-        return int(quota) / int(period) if int(quota) > 0 else None
-    except (ValueError, ZeroDivisionError):  # "max" is no quota
-        return None
+        return max(1, min(available, int(int(quota) / int(period) + 0.5)))
+    except (OSError, ValueError):  # no cgroup, or "max": no quota
+        return available
 
 
 def connection_limit(wanted: int) -> int:
     """Raise the limit of open files as far as allowed, and keep the connections of one worker below it."""
-    try:
-        import resource
-    except ModuleNotFoundError:  # Windows
-        return wanted
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     target = wanted + RESERVED_FILES if hard == resource.RLIM_INFINITY else min(hard, wanted + RESERVED_FILES)
-    soft = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if soft != resource.RLIM_INFINITY and soft < target:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
     return max(1, min(wanted, target - RESERVED_FILES))

@@ -23,15 +23,10 @@ class RateLimiter:
     one share and all of them. Two workers that update one bucket at the same instant may count one request for two.
     """
 
-    def __init__(
-        self, rate: float, burst: float, file: Path | None = None, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, rate: float, burst: float, file: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._burst = burst
         self._clock = clock
-        if file is None:
-            self._table = mmap.mmap(-1, SLOTS * SLOT.size)
-            return
         with file.open("a+b") as opened:
             opened.truncate(SLOTS * SLOT.size)
             self._table = mmap.mmap(opened.fileno(), SLOTS * SLOT.size)
