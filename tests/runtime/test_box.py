@@ -7,9 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 
 from bitedge.runtime import Model, RuntimeFault, boxed_models, find_model
 from bitedge.runtime.box import DEFAULT, MODELS
+from bitedge.train import TrainError, from_pretrained, list_pretrained
 from bitedge.train.engine.run import BUNDLED, load_run
 
 README = Path(__file__).parents[2] / "README.md"
@@ -55,3 +57,13 @@ def test_paths_are_left_alone_and_unknown_names_refused() -> None:
 def test_box_is_laid_out_for_serving() -> None:
     assert {path.name for path in MODELS.iterdir() if path.is_dir()} == set(boxed_models())
     assert np.all([path.parent.name.isdigit() for path in boxed_models().values()])
+
+
+def test_a_trained_network_is_had_by_its_name() -> None:
+    assert list_pretrained() == sorted(boxed_models())
+    module = from_pretrained("digits")
+    assert not module.training
+    for name, value in load_run("digits").module.state_dict().items():
+        torch.testing.assert_close(module.state_dict()[name], value, rtol=0, atol=0)
+    with pytest.raises(TrainError, match="no trained model 'imagenet': there are cifar10, digits"):
+        from_pretrained("imagenet")

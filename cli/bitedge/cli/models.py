@@ -5,17 +5,21 @@ bitedge models "*react*"   those whose name matches
 
 Accuracy is as published by the source in the last column, never measured here. Weights, multiplications and sizes are
 counted on the network at its published size; a packed size has one bit per binary weight and four bytes per number.
+A second table has the trained models that come with the package, with the accuracy that was measured here.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 from typing import Any
 
 from bitedge.cli.errors import CommandError
 from bitedge.cli.output import emit, table
 
 HEADER = ("network", "data", "top-1 %", "1-bit weights", "numbers", "1-bit MACs", "float MACs", "MB packed", "source")
+
+TRAINED = ("trained model", "network", "data", "top-1 %, measured here", "images", "recipe", "MB packed")
 
 COUNTS = ("binary_weights", "float_weights", "binary_macs", "float_macs", "packed_bytes")
 
@@ -27,13 +31,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Count every network that matches and print the table."""
-    from bitedge.train.models import list_models
+    from bitedge.train import list_models, list_pretrained
 
     names = list_models(args.pattern)
     if not names:
         raise CommandError(f"no network matches {args.pattern!r}: there are {', '.join(list_models())}")
     rows = [describe(name) for name in names]
-    emit(args, {"models": rows}, table(HEADER, [cells(row) for row in rows]))
+    trained = [row for name in list_pretrained() if (row := describe_trained(name))["network"] in names]
+    text = table(HEADER, [cells(row) for row in rows])
+    if trained:
+        text += "\n\n" + table(TRAINED, [trained_cells(row) for row in trained])
+    emit(args, {"models": rows, "pretrained": trained}, text)
     return 0
 
 
@@ -53,6 +61,30 @@ def describe(name: str) -> dict[str, Any]:
         "source": known.source if known else None,
         **{key: totals[key] for key in COUNTS},
     }
+
+
+def describe_trained(name: str) -> dict[str, Any]:
+    """What was measured of a model that comes with the package."""
+    from bitedge.runtime.box import boxed_models
+    from bitedge.train.engine.run import BUNDLED
+
+    about = json.loads((BUNDLED / name / "model.json").read_text(encoding="utf-8"))
+    test = about["training"]["test"]["best"]
+    return {
+        "name": name,
+        "network": about["network"]["name"],
+        "data": about["data"]["name"],
+        "top1": 100 * test["accuracy"],
+        "images": test["images"],
+        "recipe": about["training"]["recipe"],
+        "packed_bytes": boxed_models()[name].stat().st_size,
+    }
+
+
+def trained_cells(row: dict[str, Any]) -> list[str]:
+    """Return a trained model's row as text."""
+    accuracy, size = f"{row['top1']:.2f}", f"{row['packed_bytes'] / 1e6:.2f}"
+    return [row["name"], row["network"], row["data"], accuracy, f"{row['images']:,}", row["recipe"], size]
 
 
 def cells(row: dict[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ avoid_hidden_tiles()  # before the first operation of torch
 if TYPE_CHECKING:
     from bitedge.train.data import load_dataset
     from bitedge.train.engine.callbacks import Callback, MLflow, TensorBoard, WandB
-    from bitedge.train.engine.run import Run, load_run
+    from bitedge.train.engine.run import Run, from_pretrained, list_pretrained, load_run
     from bitedge.train.engine.teacher import Teacher
     from bitedge.train.engine.trainer import fit
     from bitedge.train.errors import TrainError
@@ -59,8 +59,10 @@ __all__ = [
     "XnorNet",
     "create_model",
     "fit",
+    "from_pretrained",
     "is_binary",
     "list_models",
+    "list_pretrained",
     "load_dataset",
     "load_recipe",
     "load_run",
@@ -70,7 +72,7 @@ __all__ = [
 
 _HOMES = {
     "data": ("load_dataset",),
-    "engine.run": ("Run", "load_run"),
+    "engine.run": ("Run", "from_pretrained", "list_pretrained", "load_run"),
     "engine.trainer": ("fit",),
     "errors": ("TrainError",),
     "engine.callbacks": ("Callback", "MLflow", "TensorBoard", "WandB"),

@@ -53,6 +53,21 @@ class Run:
         return self.dataset(data).arrays(split, limit=limit)
 
 
+def list_pretrained() -> list[str]:
+    """Return the names of the models that come with the package."""
+    return sorted(file.parent.name for file in BUNDLED.glob("*/model.json"))
+
+
+def from_pretrained(name: str) -> nn.Module:
+    """Return a network that comes with the package, with its trained weights, in evaluation mode.
+
+    `load_run(name)` gives its labels, preprocessing and accuracy, too.
+    """
+    if name not in (known := list_pretrained()):
+        raise TrainError(f"no trained model {name!r}: there are {', '.join(known)}")
+    return load_run(BUNDLED / name).module
+
+
 def find_run(name: Path | str) -> Path:
     """The folder of a run: that of a bundled model's name, or the path itself."""
     bundled = BUNDLED / name

@@ -156,9 +156,8 @@ class Session:
 
     def _add_gradients(self, network: nn.Module, images: Tensor, labels: Tensor, which: Tensor, share: float) -> None:
         """Add the gradients of a part of a batch, weighted by its share of the images."""
-        with autocast(
-            self.recipe.execution, self.group.device
-        ):  # the teacher's forward pass, too; torch keeps losses in float32
+        # The teacher's forward pass, too; torch keeps losses in float32.
+        with autocast(self.recipe.execution, self.group.device):
             logits = network(images)
             loss = self.objective(logits.float(), labels, images, which)
         self.optimization.backward(loss * share if share < 1 else loss)
