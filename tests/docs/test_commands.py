@@ -19,6 +19,7 @@ import pytest
 from PIL import Image
 from tests.docs.pages import PAGES, ROOT, commands
 
+from bitedge.cli.main import main
 from bitedge.train import load_run
 from bitedge.train.experiments.sweep import SWEEPS
 
@@ -120,13 +121,18 @@ def serve(words: list[str], environment: dict[str, str]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # what a command warns of is for its user
 @pytest.mark.parametrize("page", [page for page in PAGES if RUN_HERE[page]], ids=lambda page: page.name)
-def test_commands_of_the_page(page: Path, place: Path) -> None:
+def test_commands_of_the_page(page: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for documented in RUN_HERE[page]:
         settings = [word for word in documented if "=" in word and word.split("=")[0].isupper()]
         words = [PLACES.get(word, word) for word in documented[len(settings) :]]
         environment = os.environ | dict(pair.split("=") for pair in settings) | {"OMP_NUM_THREADS": "1"}
         words = [*words, *(begins(words, LESS) or "").split()]
+        if words[0] == "bitedge" and words[1] != "serve" and not settings:  # here, so that torch is loaded once
+            status = main(words[1:])
+            assert status == 0, f"{' '.join(documented)}\n{''.join(capsys.readouterr())[-4000:]}"
+            continue
         words[0] = sys.executable if words[0] == "python" else str(Path(sys.executable).with_name(words[0]))
         if documented[:2] == ["bitedge", "serve"] and "--new-key" not in documented:
             serve(words, environment)
