@@ -1,7 +1,7 @@
 """The operators of Larq Compute Engine, with its arithmetic.
 
 LCE counts the bits that differ, p = (K - acc) / 2 of K taps, and gives fl(fl(2p · -multiplier) + bias') with
-bias' = fl(bias + fl(K · multiplier)). So (acc - K) · multiplier + bias', rounded twice, is the same to the last bit.
+bias' = fl(bias + K · multiplier). So (acc - K) · multiplier + bias', rounded twice, is the same to the last bit.
 With zero padding it pads with ones and takes the surplus off in float32; here the sum is the exact one.
 """
 
@@ -58,7 +58,7 @@ def bconv2d(
     factor, shift = multiplier.reshape(1, -1, 1, 1), bias.reshape(1, -1, 1, 1)
     if zero_padded:
         return sums * factor + shift
-    return (sums - taps) * factor + (shift + taps * factor)
+    return (sums - taps) * factor + (shift.double() + taps * factor.double()).float()
 
 
 def max_pool(o: Options, x: Tensor) -> Tensor:
