@@ -25,9 +25,11 @@ from bitedge.export.lowering.lower import lower
 from bitedge.export.report.half import Evaluation, half_effect
 from bitedge.export.report.layers import layer_rows
 from bitedge.export.report.report import Report
+from bitedge.export.verify.contract import TOLERANCE
 from bitedge.export.verify.golden import torch_golden
 from bitedge.export.verify.metadata import Metadata
 from bitedge.export.verify.proof import marked_signs, proof_images, prove, refuse_zeros
+from bitedge.export.verify.sensitivity import rounding_advice
 
 if TYPE_CHECKING:
     from bitedge.train.engine.run import Checkpoint, Run
@@ -152,9 +154,10 @@ def _prove(
     verdict = prove(folder, tuple(sizes), captured, bundle.lowered, images, metadata)
     names = {row.file_name: row.name for row in chosen}
     files: dict[str, Any] = {}
+    advice = f"; {rounding_advice(captured, images[:2])}" if bundle.golden.moved > TOLERANCE else ""
     for row in verdict.engines:
         if row.breach:
-            told = f"{row.file} did not answer as torch does and was removed: {row.breach}"
+            told = f"{row.file} did not answer as torch does and was removed: {row.breach}{advice}"
             failures[names[row.file]] = (
                 told if captured.reference is None else told.replace("torch", captured.reference.name)
             )

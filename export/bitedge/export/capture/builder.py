@@ -143,6 +143,16 @@ class Builder:
         name = self.unique(f"{x.value}.sign")  # it belongs to whoever made the value as much as to whoever reads it
         return self._add(Node(ops.Sign(at_zero), (x.value,), (name,), name), x.rank, x.order, 1.0)
 
+    def padded_with_zero(self, x: Symbol) -> bool:
+        """Tell whether bits hold zeros of a padding, so that they are not their own sign."""
+        names = {x.value}
+        for node in reversed(self.nodes):
+            if node.outputs[0] in names and not isinstance(node.op, ops.Sign):
+                if isinstance(node.op, ops.Pad) and node.op.value == 0:
+                    return True
+                names.update(node.inputs)
+        return False
+
     def plain(self, x: Symbol) -> Symbol:
         """Give bits with a factor as numbers."""
         if x.factor == 1.0:

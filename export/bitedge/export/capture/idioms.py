@@ -106,7 +106,10 @@ def settle_step(b: Builder, x: Step) -> Symbol | View:
     """
     source = b.pointwise_source(x.source)
     low, middle, high = (float(level) for level in x.levels)
-    if source.kind is Kind.BITS:
+    padded = source.kind is Kind.BITS and middle != (low + high) / 2 and b.padded_with_zero(source)
+    if padded:
+        source = b.plain(source)
+    if source.kind is Kind.BITS and not padded:
         low, middle, high = (high, middle, low) if source.factor < 0 else (low, middle, high)
         bits = source.scaled(1.0)
     elif middle == high:

@@ -68,6 +68,11 @@ class Pad(Op):
     pads: tuple[int, int, int, int]
     value: float
 
+    @property
+    def keeps_bits(self) -> bool:
+        """Tell whether padded bits stay bits: ±1, or 0 for a tap that contributes nothing."""
+        return self.value in (1.0, 0.0, -1.0)
+
 
 @dataclass(frozen=True, eq=False)
 class Sign(Op):

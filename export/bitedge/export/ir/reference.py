@@ -232,7 +232,7 @@ def _softmax(_op: ops.Softmax, x: Array) -> list[Array]:
 
 MEANINGS: Mapping[type[ops.Op], Callable[..., list[Array]]] = {
     ops.Normalize: lambda op, u: [fma(u, op.scale, op.offset)],
-    ops.Pad: lambda op, x: [_pad(x, op.pads, op.value)],
+    ops.Pad: lambda op, x: [_pad(x if op.keeps_bits else x.astype(np.float32), op.pads, op.value)],
     ops.Sign: lambda _, x: [sign(x)],
     ops.Conv2d: _conv2d,
     ops.BinaryConv2d: _binary_conv2d,

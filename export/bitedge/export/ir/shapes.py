@@ -190,8 +190,7 @@ def _pad(node: Node, inputs: Sequence[Value]) -> list[Typed]:
     assert isinstance(node.op, ops.Pad)
     height, width, channels = inputs[0].shape
     top, left, bottom, right = node.op.pads
-    ternary = node.op.value in (1.0, 0.0, -1.0)  # bits, and 0 for a tap that contributes nothing
-    kind = inputs[0].kind if inputs[0].kind is not Kind.BITS or ternary else Kind.FLOAT
+    kind = inputs[0].kind if inputs[0].kind is not Kind.BITS or node.op.keeps_bits else Kind.FLOAT
     return [(kind, (height + top + bottom, width + left + right, channels))]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from bitedge.export.verify.torch_values import sign_sources
 from bitedge.train.nn import BinaryLayer
 from bitedge.train.nn.parameter import is_binary
 
@@ -50,13 +51,34 @@ def _run(captured: Captured, images: NDArray[Any]) -> NDArray[np.float32]:
 
 
 def disturbed(captured: Captured, generator: torch.Generator) -> Captured:
-    """Give the same module with slightly other float weights; ±1 weights stay as they are."""
+    """Give the same module with slightly other float weights; ±1 weights stay as they are.
+
+    A bias that is all 0, as that of an untrained norm, changes by a millionth of the largest weight of its layer.
+    """
     module = copy.deepcopy(captured.module)
     with torch.no_grad():
         for layer in module.modules():
             if isinstance(layer, BinaryLayer):
                 continue
-            for parameter in layer.parameters(recurse=False):
-                if not is_binary(parameter):
-                    parameter.mul_(1 + DISTURBANCE * torch.randn(parameter.shape, generator=generator))
+            own = [parameter for parameter in layer.parameters(recurse=False) if not is_binary(parameter)]
+            largest = max((float(parameter.abs().max()) for parameter in own if parameter.numel()), default=0.0)
+            for parameter in own:
+                noise = DISTURBANCE * torch.randn(parameter.shape, generator=generator)
+                parameter.add_(noise * (parameter if parameter.any() else largest))
     return replace(captured, module=module)
+
+
+def rounding_advice(captured: Captured, images: NDArray[Any]) -> str:
+    """Say which layer gives most numbers that are 0 but for rounding to a sign, and what to do."""
+    sources, producers = sign_sources(captured.graph), captured.graph.producers()
+    values = captured.tensors(images, set(sources.values()))
+    nearly_zero = {
+        producers[name].layer: float((np.abs(array) <= DISTURBANCE * np.abs(array).max()).mean())
+        for name, array in values.items()
+        if name in sources.values() and name in producers
+    }
+    advice = "torch's own answers to seeded inputs hang on the last rounding, so no engine can agree with them"
+    if nearly_zero and max(nearly_zero.values()) > 0:
+        layer = max(nearly_zero, key=nearly_zero.__getitem__)
+        advice += f"; layer {layer!r} gives numbers that are 0 but for rounding ({nearly_zero[layer]:.2%}) to a sign"
+    return f"{advice}; train the network first, or give its norms a bias other than 0"
