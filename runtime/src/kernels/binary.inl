@@ -1,7 +1,8 @@
 // The order in which a binary convolution walks its tiles. Included by the file of each instruction set, after
 // epilogue.inl and fetch.inl. The file defines
-//   template <int kPixels, EpilogueKind> void words_tile(const BinaryConv&, int32_t pixel, int32_t block): single words only;
-//   template <int kPixels, EpilogueKind> void groups_tile(..., Fetch&): groups, then single words, and its turn of fetching;
+//   template <int kPixels, EpilogueKind> void words_tile(const BinaryConv&, int32_t pixel, int32_t block): single words
+//   only; template <int kPixels, EpilogueKind> void groups_tile(..., Fetch&): groups, then single words, and its turn
+//   of fetching;
 // and kWordsPixels, kGroupsPixels, the most pixels of each.
 namespace bitedge {
 namespace {
@@ -11,7 +12,8 @@ inline size_t block_words(const BinaryConv& c, int group) {
 }
 
 template <int kPixels, bool kGroups, EpilogueKind kKind>
-inline __attribute__((always_inline)) void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block, Fetch& fetch) {
+inline __attribute__((always_inline)) void binary_tile(const BinaryConv& c, int32_t pixel, int32_t block,
+                                                       Fetch& fetch) {
   if constexpr (kGroups) {
     groups_tile<kPixels, kKind>(c, pixel, block, fetch);
   } else {
@@ -29,8 +31,6 @@ void binary_rest(const BinaryConv& c, int32_t pixel, int32_t block, int32_t pixe
 
 // Weights that fit the first cache next to a window of the map stay there: then all blocks of a tile of pixels follow
 // each other, and residual and outputs are read and written in one stream. Otherwise one block at a time.
-constexpr size_t kCachedWeights = 20 << 10;
-
 template <bool kGroups, EpilogueKind kKind>
 void binary_conv(const BinaryConv& c) {
   constexpr int kPixels = kGroups ? kGroupsPixels : kWordsPixels;
@@ -39,7 +39,7 @@ void binary_conv(const BinaryConv& c) {
   Fetch fetch(c, pixel_tiles * size_t(r.block_end - r.block_begin));
   const size_t bytes =
       block_words(c, kGroups ? kGroupWords : 1) * sizeof(uint64_t) * size_t(r.block_end - r.block_begin);
-  if (bytes <= kCachedWeights) {
+  if (bytes <= tuning::kFirstCacheWeights) {
     int32_t pixel = r.pixel_begin;
     for (; pixel + kPixels <= r.pixel_end; pixel += kPixels) {
       for (int32_t block = r.block_begin; block < r.block_end; block++) {

@@ -24,12 +24,13 @@ inline void store_up_to(float* p, F32x16 x, int n) { n >= kBlock ? f_store(p, x)
 
 // What an add or a multiply reads: `n` lanes of the block that starts at `channel`.
 inline F32x16 load_operand(const BoundEpilogue& e, const BoundStep& s, size_t pixel, int channel, int n) {
-  const void* from = e.operands[s.operand];
+  const void* from = e.operand(s);
   if (s.operand_kind == BoundStep::kBits) {
     const uint64_t* row = static_cast<const uint64_t*>(from) + pixel * words_of(e);
     return plus_minus_one(reinterpret_cast<const Bits16*>(row)[channel / kBlock]);
   }
-  const size_t row = s.operand_kind == BoundStep::kVector ? pixel / e.pixels * size_t(e.channels) : pixel * size_t(e.pitch);
+  const size_t row =
+      s.operand_kind == BoundStep::kVector ? pixel / e.pixels * size_t(e.channels) : pixel * size_t(e.pitch);
   return load_up_to(static_cast<const float*>(from) + row + size_t(channel), n);
 }
 
@@ -48,13 +49,11 @@ __attribute__((noinline)) void run_step(const BoundEpilogue& e, const BoundStep&
       return for_each(y, pixels, [&](F32x16 x, int) { return f_fma(x, scale, bias); });
     }
     case StepKind::kAdd:
-      return for_each(y, pixels, [&](F32x16 x, int i) {
-        return f_add(x, load_operand(e, s, pixel + size_t(i), channel, n));
-      });
+      return for_each(y, pixels,
+                      [&](F32x16 x, int i) { return f_add(x, load_operand(e, s, pixel + size_t(i), channel, n)); });
     case StepKind::kMultiply:
-      return for_each(y, pixels, [&](F32x16 x, int i) {
-        return f_mul(x, load_operand(e, s, pixel + size_t(i), channel, n));
-      });
+      return for_each(y, pixels,
+                      [&](F32x16 x, int i) { return f_mul(x, load_operand(e, s, pixel + size_t(i), channel, n)); });
     case StepKind::kRelu:
       return for_each(y, pixels, [&](F32x16 x, int) { return f_greater_of(f_zero(), x); });
     case StepKind::kPrelu: {
@@ -85,6 +84,12 @@ __attribute__((noinline)) void run_step(const BoundEpilogue& e, const BoundStep&
 // The whole epilogue of one block for `pixels` pixels from `pixel` on, whatever its steps. `y` is overwritten.
 __attribute__((noinline)) void run_steps(const BoundEpilogue& e, size_t pixel, int channel, F32x16* y, int pixels) {
   const int left = e.channels - channel, n = left < kBlock ? left : kBlock;
+  if (e.count == 1 && e.scale && !e.bits) {  // logits: their number is seldom one of whole blocks
+    const F32x16 scale = f_load(e.scale + channel), bias = f_load(e.bias + channel);
+    float* to = e.floats + pixel * size_t(e.pitch) + size_t(channel);
+    for (int i = 0; i < pixels; i++) store_up_to(to + size_t(i) * size_t(e.pitch), f_fma(y[i], scale, bias), n);
+    return;
+  }
   for (int32_t k = 0; k <= e.count; k++) {
     if (k == e.floats_after && e.floats) {
       float* to = e.floats + pixel * size_t(e.pitch) + size_t(channel);
@@ -120,7 +125,7 @@ class EpilogueTile {
       bias_ = f_load(e.bias + channel);
       floats_ = e.floats + at;
     }
-    if (kAdds) residual_ = static_cast<const float*>(e.operands[0]) + at;
+    if (kAdds) residual_ = e.residual + at;
     BITEDGE_UNROLL for (int k = 0; k < kShifts; k++) shifts_[k] = f_load(e.shifts[k] + channel);
     if (kBits) {
       words_ = words_of(e) * (64 / kBlock);

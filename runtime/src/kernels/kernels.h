@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "graph/step_kind.h"
+#include "kernels/tuning.h"
 
 namespace bitedge {
 
@@ -40,13 +41,12 @@ struct BoundStep {
   const float* bias = nullptr;
   float min = 0, max = 0;
   Operand operand_kind = kFloats;
-  int32_t operand = 0;  // which of BoundEpilogue::operands
+  size_t input = 0;        // of add and multiply: which of BoundEpilogue::inputs,
+  size_t image_bytes = 0;  // and what each image takes there
 };
 
 // The epilogue of docs/format.md for one call. Pixel p of the call writes row p of the outputs.
 struct BoundEpilogue {
-  static constexpr int kMostOperands = 16;
-
   EpilogueKind kind = EpilogueKind::kSteps;
   const int32_t* threshold = nullptr;  // set: bits out, and no step applies
   const float* scale = nullptr;        // of the fma that comes first, or null
@@ -55,14 +55,21 @@ struct BoundEpilogue {
   // with the other sign: y + b < 0 just when y < -b, since the sign of a rounded sum is that of the sum.
   const float* shifts[7] = {};
   const BoundStep* steps = nullptr;
-  int32_t count = 0;         // of the steps
-  int32_t floats_after = 0;  // so many of them; the others are for the bits alone
-  int32_t channels = 0;      // of the outputs
-  int32_t pitch = 0;         // floats from one pixel to the next: the channels, or more or less
-  size_t pixels = 1;         // of an image, for kVector
-  const void* operands[kMostOperands] = {};
-  float* floats = nullptr;   // [pixels, channels], `pitch` apart, or null
-  uint64_t* bits = nullptr;  // [pixels, words], or null
+  int32_t count = 0;                    // of the steps
+  int32_t floats_after = 0;             // so many of them; the others are for the bits alone
+  int32_t channels = 0;                 // of the outputs
+  int32_t pitch = 0;                    // floats from one pixel to the next: the channels, or more or less
+  size_t pixels = 1;                    // of an image, for kVector
+  const void* const* inputs = nullptr;  // of the node, and the image of the call that pixel 0 belongs to
+  size_t image = 0;
+  const float* residual = nullptr;  // what the first add reads, where the kind has one
+  float* floats = nullptr;          // [pixels, channels], `pitch` apart, or null
+  uint64_t* bits = nullptr;         // [pixels, words], or null
+
+  // What a step reads, for pixel 0 of the call.
+  const void* operand(const BoundStep& step) const {
+    return static_cast<const unsigned char*>(inputs[step.input]) + image * step.image_bytes;
+  }
 };
 
 // The part of a convolution that one call computes, and where its windows are.
@@ -191,10 +198,7 @@ struct LaneKernel {
 
 // A float convolution of an image, by tiles of 4x4 or 5x5 outputs: see winograd.inl. The map holds, for each position
 // of a phase, the bytes of all phases and channels, in `lanes` (a multiple of 16) of which `depth` count.
-struct StemConv {
-  static constexpr int32_t kStrip = 44;  // tiles that are computed together
-
-  const uint8_t* map = nullptr;
+struct StemLayout {
   int32_t map_w = 0, lanes = 0, depth = 0;
   const float* center = nullptr;     // [lanes], taken from each byte
   const int32_t* element = nullptr;  // [depth] where an element of the depth lies among the points of a tile
@@ -205,16 +209,23 @@ struct StemConv {
   const int32_t* row = nullptr;      // [pixels] offset of the row of a pixel in `bias`
   int32_t tile = 4;                  // outputs along each axis, and
   int32_t points = 0;                // points: 4 and 6, 4 and 7, or 5 and 7
-  int32_t out_h = 0, out_w = 0, tiles_w = 0;
+  int32_t out_h = 0, out_w = 0;
+
+  size_t scratch_floats() const {
+    return size_t(tuning::kStemStrip) * size_t(points) * size_t(points * lanes + tile * kBlock);
+  }
+};
+
+// One call: tiles by blocks.
+struct StemConv {
+  const StemLayout* layout = nullptr;
+  const uint8_t* map = nullptr;
+  int32_t tiles_w = 0;
   int32_t first_row = 0;  // of the outputs, that `epilogue` begins with
   int32_t tile_begin = 0, tile_end = 0;
   int32_t block_begin = 0, block_end = 0;  // a strip's call without the first block follows one with it
   float* scratch = nullptr;
   BoundEpilogue epilogue;
-
-  static size_t scratch_floats(int32_t tile, int32_t points, int32_t lanes) {
-    return size_t(kStrip) * size_t(points) * size_t(points * lanes + tile * kBlock);
-  }
 };
 
 struct StemKernel {

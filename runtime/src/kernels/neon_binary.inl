@@ -1,6 +1,6 @@
-// Binary convolution on NEON. Included by neon.cpp and neondot.cpp, after epilogue.inl. The file defines a type `Tally`,
-// the population counts of two channels as they grow, with clear(), add(ones, twos) for counts of bytes of weight one
-// and two, add(ones), flush() every kTallies calls, and `uint64x2_t total()`.
+// Binary convolution on NEON. Included by neon.cpp and neondot.cpp, after epilogue.inl. The file defines a type
+// `Tally`, the population counts of two channels as they grow, with clear(), add(ones, twos) for counts of bytes of
+// weight one and two, add(ones), flush() every kTallies calls, and `uint64x2_t total()`.
 //
 // Three words of a group (rows 3i, 3i + 1, 3i + 2 of the kernel) are a full adder without a running bit, since parity
 // is linear: with a = x0 ^ w0, t = (x0 ^ x1) ^ (w0 ^ w1) and n = ~(x0 ^ x1 ^ x2) ^ (w0 ^ w1 ^ w2), three exclusive ors,

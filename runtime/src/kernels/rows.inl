@@ -103,8 +103,9 @@ void avg_pool(const Pool2d& p) {
   for_windows(p, [&](const Place& at) {
     Mean mean = {row_pitch(p), column_pitch(p), at.rows.size(), at.columns.size(), 0};
     const int64_t rows = p.counted_h - at.top, columns = p.counted_w - at.left;
-    mean.count = p.count_include_pad ? (rows < p.kernel_h ? rows : p.kernel_h) * (columns < p.kernel_w ? columns : p.kernel_w)
-                                     : int64_t(mean.rows) * mean.columns;
+    mean.count = p.count_include_pad
+                     ? (rows < p.kernel_h ? rows : p.kernel_h) * (columns < p.kernel_w ? columns : p.kernel_w)
+                     : int64_t(mean.rows) * mean.columns;
     mean.run(static_cast<const float*>(p.input) + at.first * size_t(p.in_pitch),
              static_cast<float*>(p.output) + at.pixel * size_t(p.out_pitch), p.lanes);
   });
@@ -127,19 +128,29 @@ void adaptive_avg_pool(const AdaptivePool& p) {
 }
 
 // The larger of two signs has bit 0 if either has (bit 1 is -1): and. The smaller one: or, which is and of complements.
-void max_pool_bits(const Pool2d& p) {
+// kRows x kColumns words, whose loops are unrolled, or as many as the window says where that is 0.
+template <int kRows, int kColumns>
+inline __attribute__((always_inline)) void pool_words(const Pool2d& p, const Place& at) {
   const size_t down = row_pitch(p), right = column_pitch(p);
-  for_windows(p, [&](const Place& at) {
-    const uint64_t* in = static_cast<const uint64_t*>(p.input) + at.first * size_t(p.in_pitch);
-    uint64_t* out = static_cast<uint64_t*>(p.output) + at.pixel * size_t(p.out_pitch);
-    for (size_t c = 0; c < size_t(p.lanes); c++) {
-      const uint64_t flip = p.minimum ? p.minimum[c] : 0;
-      uint64_t both = ~uint64_t(0);
-      for (int32_t i = 0; i < at.rows.size(); i++) {
-        for (int32_t j = 0; j < at.columns.size(); j++) both &= in[size_t(i) * down + size_t(j) * right + c] ^ flip;
-      }
-      out[c] = both ^ flip;
+  const int32_t rows = kRows ? kRows : at.rows.size(), columns = kColumns ? kColumns : at.columns.size();
+  const uint64_t* in = static_cast<const uint64_t*>(p.input) + at.first * size_t(p.in_pitch);
+  uint64_t* out = static_cast<uint64_t*>(p.output) + at.pixel * size_t(p.out_pitch);
+  for (size_t c = 0; c < size_t(p.lanes); c++) {
+    const uint64_t flip = p.minimum ? p.minimum[c] : 0;
+    uint64_t both = ~uint64_t(0);
+    BITEDGE_UNROLL for (int32_t i = 0; i < rows; i++) {
+      BITEDGE_UNROLL for (int32_t j = 0; j < columns; j++) both &= in[size_t(i) * down + size_t(j) * right + c] ^ flip;
     }
+    out[c] = both ^ flip;
+  }
+}
+
+void max_pool_bits(const Pool2d& p) {
+  for_windows(p, [&](const Place& at) {
+    const int32_t rows = at.rows.size(), columns = at.columns.size();
+    if (rows == 2 && columns == 2) return pool_words<2, 2>(p, at);  // the windows of the networks
+    if (rows == 3 && columns == 3) return pool_words<3, 3>(p, at);
+    pool_words<0, 0>(p, at);
   });
 }
 
@@ -205,7 +216,9 @@ void layer_norm(const Rows& r) {
 template <int kBlocks>
 inline __attribute__((always_inline)) void row_sums(const NormRow& r, int c) {
   const int n = r.channels - c;
-  const auto load = [&](const float* p, int k) { return kBlocks > 1 ? f_load(p + c + k * kBlock) : load_up_to(p + c, n); };
+  const auto load = [&](const float* p, int k) {
+    return kBlocks > 1 ? f_load(p + c + k * kBlock) : load_up_to(p + c, n);
+  };
   F32x16 total[kBlocks], mean[kBlocks];
   BITEDGE_UNROLL for (int k = 0; k < kBlocks; k++) {
     total[k] = f_zero();
@@ -267,11 +280,17 @@ void signs(const float* input, size_t begin, size_t end, const BoundEpilogue& f)
   const float* in = input + begin * channels;
   Bits16* out = reinterpret_cast<Bits16*>(f.bits) + begin * words;
   for (size_t pixel = begin; pixel < end; pixel++, in += channels, out += words) {
-    for (size_t c = 0; c < channels; c += kBlock) {
+    const auto sign = [&](size_t c) {
       F32x16 x = f_load(in + c);
       if (kScaled) x = f_fma(x, f_load(f.scale + c), f_load(f.bias + c));
-      out[c / kBlock] = Bits16(f_less(x, f_zero()));
+      return uint64_t(f_less(x, f_zero()));
+    };
+    size_t c = 0;
+    for (; c + 64 <= channels; c += 64) {  // whole words at once
+      const uint64_t word = sign(c) | sign(c + kBlock) << 16 | sign(c + 2 * kBlock) << 32 | sign(c + 3 * kBlock) << 48;
+      __builtin_memcpy(out + c / kBlock, &word, sizeof(word));
     }
+    for (; c < channels; c += kBlock) out[c / kBlock] = Bits16(sign(c));
   }
 }
 
@@ -288,9 +307,9 @@ void elementwise(const void* input, bool from_bits, size_t begin, size_t end, co
       for (int i = 0; i < pixels; i++) {
         const size_t at = pixel + size_t(i);
         const uint64_t* row = static_cast<const uint64_t*>(input) + at * words_of(f);
-        y[i] = from_bits ? plus_minus_one(reinterpret_cast<const Bits16*>(row)[c / kBlock])
-                         : load_up_to(static_cast<const float*>(input) + at * size_t(f.channels) + size_t(c),
-                                      f.channels - c);
+        y[i] = from_bits
+                   ? plus_minus_one(reinterpret_cast<const Bits16*>(row)[c / kBlock])
+                   : load_up_to(static_cast<const float*>(input) + at * size_t(f.channels) + size_t(c), f.channels - c);
       }
       run_steps(f, pixel, c, y, pixels);
     }

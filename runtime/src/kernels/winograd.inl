@@ -1,6 +1,6 @@
 // Convolution of an image with float weights by Winograd's method: four by four outputs at a time, or five by five.
-// Included by the file of each instruction set, after epilogue.inl. The file defines kStemSums, how many sums of sixteen
-// lanes it keeps in registers.
+// Included by the file of each instruction set, after epilogue.inl. The file defines kStemSums, how many sums of
+// sixteen lanes it keeps in registers.
 //
 // A kernel of k by k with stride s is s² kernels of ceil(k / s) taps with stride 1, one per phase of the image: phases
 // and channels together are the depth. Along each axis r taps and n outputs meet in r + n - 1 products, at as many
@@ -74,16 +74,17 @@ inline void transform_image(const StemConv& c, int32_t tile, int32_t lane, float
   const size_t row = size_t(tile / c.tiles_w) * kOut, column = size_t(tile % c.tiles_w) * kOut;
   F32x16 half[kPoints][kPoints];
   for (int i = 0; i < kPoints; i++) {
-    const uint8_t* from = c.map + ((row + size_t(i)) * size_t(c.map_w) + column) * size_t(c.lanes) + lane;
+    const uint8_t* from =
+        c.map + ((row + size_t(i)) * size_t(c.layout->map_w) + column) * size_t(c.layout->lanes) + lane;
     F32x16 d[kPoints];
-    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_from_bytes(from + j * c.lanes);
+    BITEDGE_UNROLL for (int j = 0; j < kPoints; j++) d[j] = f_from_bytes(from + j * c.layout->lanes);
     to_points(d, half[i]);
   }
   for (int j = 0; j < kPoints; j++) {
     F32x16 d[kPoints], out[kPoints];
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) d[i] = half[i][j];
     to_points(d, out);
-    if (j == 1) out[1] = f_fma(f_set(-kOnes * kOnes), f_load(c.center + lane), out[1]);
+    if (j == 1) out[1] = f_fma(f_set(-kOnes * kOnes), f_load(c.layout->center + lane), out[1]);
     BITEDGE_UNROLL for (int i = 0; i < kPoints; i++) f_store(v + size_t(i) * pitch + j * kBlock, out[i]);
   }
 }
@@ -96,12 +97,12 @@ inline __attribute__((always_inline)) void add_products(const StemConv& c, int32
                                                         F32x16 (&acc)[kTiles][kPoints]) {
   const float* tile[kTiles];
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
-    tile[i] = v + size_t(i) * size_t(kPoints) * size_t(c.lanes);
+    tile[i] = v + size_t(i) * size_t(kPoints) * size_t(c.layout->lanes);
     __asm__("" : "+r"(tile[i]));  // one register each: as sums of `v` they would come from the stack, again and again
   }
   u += size_t(k) * kPoints * kBlock;
   for (; k < end; k++, u += kPoints * kBlock) {
-    const size_t at = size_t(c.element[k]);
+    const size_t at = size_t(c.layout->element[k]);
     __builtin_prefetch(ahead + k * kBlock, 0, 2);
     BITEDGE_UNROLL for (int p = 0; p < kUsed; p++) {
       const F32x16 weights = f_load(u + p * kBlock);
@@ -122,8 +123,9 @@ inline __attribute__((always_inline)) void multiply(const StemConv& c, bool last
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     BITEDGE_UNROLL for (int p = 0; p < kPoints; p++) acc[i][p] = f_zero();
   }
-  add_products<kPoints>(c, 0, last ? c.whole : c.wide, v, u, ahead, acc);
-  add_products<kPoints - 1>(c, c.wide, last ? c.wide + c.high : c.depth, v, u, ahead, acc);
+  add_products<kPoints>(c, 0, last ? c.layout->whole : c.layout->wide, v, u, ahead, acc);
+  add_products<kPoints - 1>(c, c.layout->wide, last ? c.layout->wide + c.layout->high : c.layout->depth, v, u, ahead,
+                            acc);
   BITEDGE_UNROLL for (int i = 0; i < kTiles; i++) {
     F32x16 out[kOut];
     from_points(acc[i], out);
@@ -143,8 +145,8 @@ inline void multiply_rest(const StemConv& c, bool last, int32_t tiles, const flo
 template <int kPoints, int kOut>
 void multiply_tiles(const StemConv& c, bool last, int32_t tiles, const float* v, const float* u, float* half) {
   constexpr int kTiles = kStemSums / kPoints;
-  const size_t from = size_t(kPoints) * size_t(c.lanes), to = size_t(kPoints) * kOut * kBlock;
-  const size_t row = size_t(c.depth) * kPoints * kBlock, share = row / size_t((tiles + kTiles - 1) / kTiles);
+  const size_t from = size_t(kPoints) * size_t(c.layout->lanes), to = size_t(kPoints) * kOut * kBlock;
+  const size_t row = size_t(c.layout->depth) * kPoints * kBlock, share = row / size_t((tiles + kTiles - 1) / kTiles);
   const float* ahead = u + row;
   for (; tiles >= kTiles; tiles -= kTiles, v += kTiles * from, ahead += share, half += kTiles * to) {
     multiply<kPoints, kOut, kTiles>(c, last, v, u, ahead, half);
@@ -156,11 +158,11 @@ void multiply_tiles(const StemConv& c, bool last, int32_t tiles, const float* v,
 template <int kPoints, int kOut, EpilogueKind kKind>
 inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, const float* half) {
   const int32_t top = tile / c.tiles_w * kOut, left = tile % c.tiles_w * kOut;
-  const int32_t rows = c.out_h - top < kOut ? c.out_h - top : kOut,
-                columns = c.out_w - left < kOut ? c.out_w - left : kOut;
-  const size_t width = size_t(c.out_w), first = size_t(top - c.first_row) * width + size_t(left);
-  const int32_t* row = c.row + size_t(top) * width + size_t(left);
-  const float* bias = c.bias + block * kBlock;
+  const int32_t rows = c.layout->out_h - top < kOut ? c.layout->out_h - top : kOut,
+                columns = c.layout->out_w - left < kOut ? c.layout->out_w - left : kOut;
+  const size_t width = size_t(c.layout->out_w), first = size_t(top - c.first_row) * width + size_t(left);
+  const int32_t* row = c.layout->row + size_t(top) * width + size_t(left);
+  const float* bias = c.layout->bias + block * kBlock;
   float* floats = c.epilogue.floats + first * size_t(c.epilogue.pitch) + size_t(block) * kBlock;
   for (int j = 0; j < columns; j++) {
     F32x16 d[kPoints], out[kOut];
@@ -183,16 +185,17 @@ inline void transform_outputs(const StemConv& c, int32_t tile, int32_t block, co
 // Block by block, so that what is half-way stays in the cache.
 template <int kPoints, int kOut, EpilogueKind kKind>
 void stem_strip(const StemConv& c, int32_t tile, int32_t tiles, float* v, float* half) {
-  const size_t tile_floats = size_t(kPoints) * size_t(c.lanes), pitch = size_t(StemConv::kStrip) * tile_floats;
-  const bool transformed = c.block_begin > 0 && c.tile_end - c.tile_begin <= StemConv::kStrip;
+  const size_t tile_floats = size_t(kPoints) * size_t(c.layout->lanes),
+               pitch = size_t(tuning::kStemStrip) * tile_floats;
+  const bool transformed = c.block_begin > 0 && c.tile_end - c.tile_begin <= tuning::kStemStrip;
   for (int32_t i = 0; i < tiles && !transformed; i++) {
-    for (int32_t lane = 0; lane < c.lanes; lane += kBlock) {
+    for (int32_t lane = 0; lane < c.layout->lanes; lane += kBlock) {
       transform_image<kPoints, kOut>(c, tile + i, lane, v + size_t(i) * tile_floats + size_t(lane) * kPoints, pitch);
     }
   }
-  const float* u = c.weights + size_t(c.block_begin) * size_t(c.depth) * kPoints * kPoints * kBlock;
+  const float* u = c.layout->weights + size_t(c.block_begin) * size_t(c.layout->depth) * kPoints * kPoints * kBlock;
   for (int32_t block = c.block_begin; block < c.block_end; block++) {
-    for (int row = 0; row < kPoints; row++, u += size_t(c.depth) * kPoints * kBlock) {
+    for (int row = 0; row < kPoints; row++, u += size_t(c.layout->depth) * kPoints * kBlock) {
       multiply_tiles<kPoints, kOut>(c, row == kPoints - 1, tiles, v + size_t(row) * pitch, u,
                                     half + row * kOut * kBlock);
     }
@@ -208,15 +211,15 @@ void stem_conv(const StemConv& c) {
   const auto strip = c.epilogue.kind == EpilogueKind::kPlain  ? stem_strip<kPoints, kOut, EpilogueKind::kPlain>
                      : c.epilogue.kind == EpilogueKind::kRelu ? stem_strip<kPoints, kOut, EpilogueKind::kRelu>
                                                               : stem_strip<kPoints, kOut, EpilogueKind::kSteps>;
-  float* half = c.scratch + size_t(kPoints * kPoints) * StemConv::kStrip * size_t(c.lanes);
-  for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += StemConv::kStrip) {
-    strip(c, tile, c.tile_end - tile < StemConv::kStrip ? c.tile_end - tile : StemConv::kStrip, c.scratch, half);
+  float* half = c.scratch + size_t(kPoints * kPoints) * tuning::kStemStrip * size_t(c.layout->lanes);
+  for (int32_t tile = c.tile_begin; tile < c.tile_end; tile += tuning::kStemStrip) {
+    strip(c, tile, c.tile_end - tile < tuning::kStemStrip ? c.tile_end - tile : tuning::kStemStrip, c.scratch, half);
   }
 }
 
 void run_stem(const StemConv& c) {
-  if (c.points == 6) return stem_conv<6, 4>(c);
-  c.tile == 4 ? stem_conv<7, 4>(c) : stem_conv<7, 5>(c);
+  if (c.layout->points == 6) return stem_conv<6, 4>(c);
+  c.layout->tile == 4 ? stem_conv<7, 4>(c) : stem_conv<7, 5>(c);
 }
 
 }  // namespace

@@ -15,9 +15,6 @@
 namespace bitedge {
 namespace {
 
-// A core counts about 1,200 products in the nanosecond in which 16 bytes come from memory beside it.
-constexpr size_t kProductsPerByte = 64;
-
 size_t in_blocks(size_t channels) { return (channels + kBlock - 1) / kBlock; }
 
 // On words of 64 bits, or on half words: `Map` has the type, Map::Word.
@@ -53,7 +50,7 @@ class BinaryLayer final : public Layer {
   size_t spare_bytes() const override {
     if (geometry_.out.pixels() == 1) return 0;
     const size_t depth = taps_of_window() * size_t(geometry_.in.channels) / groups_;
-    return geometry_.out.elements() * depth / kProductsPerByte;
+    return geometry_.out.elements() * depth / tuning::kProductsPerByte;
   }
 
   bool owns_weights() const override { return true; }

@@ -4,12 +4,8 @@
 #include <cstring>
 #include <iterator>
 
-#include "file/limits.h"
-
 namespace bitedge {
 namespace {
-
-static_assert(limits::kSteps <= BoundEpilogue::kMostOperands, "every step may read an operand");
 
 size_t padded(int32_t channels) { return (size_t(channels) + kBlock - 1) / kBlock * kBlock; }
 
@@ -59,11 +55,11 @@ void EpilogueBinder::add_step(const Graph& graph, const Node& node, const Epilog
   bound.max = step.max;
   if (step.kind == StepKind::kAdd || step.kind == StepKind::kMultiply) {
     const Value& value = graph.values[size_t(node.inputs[step.input])];
-    bound.operand = int32_t(operands_.size());
+    bound.input = step.input;
+    bound.image_bytes = value.bytes();
     bound.operand_kind = value.kind == Kind::kBits               ? BoundStep::kBits
                          : value.shape.pixels() == bound_.pixels ? BoundStep::kFloats
                                                                  : BoundStep::kVector;
-    operands_.push_back({step.input, value.bytes()});
   }
   steps_.push_back(bound);
 }
@@ -119,9 +115,10 @@ EpilogueKind EpilogueBinder::fill_shifts() {
 
 BoundEpilogue EpilogueBinder::bind(const Call& call, size_t image) const {
   BoundEpilogue e = bound_;
-  for (size_t k = 0; k < operands_.size(); k++) {
-    const unsigned char* data = static_cast<const unsigned char*>(call.inputs[operands_[k].input]);
-    e.operands[k] = data + image * operands_[k].image_bytes;
+  e.inputs = call.inputs;
+  e.image = image;
+  if (e.kind == EpilogueKind::kResidual || e.kind == EpilogueKind::kShifted || e.kind == EpilogueKind::kRescaled) {
+    e.residual = static_cast<const float*>(e.operand(steps_[1]));
   }
   if (floats_) e.floats = static_cast<float*>(call.outputs[0]) + image * e.pixels * size_t(e.channels);
   if (bits_) e.bits = static_cast<uint64_t*>(call.outputs[floats_ ? 1 : 0]) + image * e.pixels * words_;

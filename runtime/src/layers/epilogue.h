@@ -35,14 +35,8 @@ class EpilogueBinder {
   EpilogueKind choose_kind();
   EpilogueKind fill_shifts();
 
-  struct Operand {
-    size_t input;        // of the node
-    size_t image_bytes;  // of the value
-  };
-
   BoundEpilogue bound_;
   std::vector<BoundStep> steps_;
-  std::vector<Operand> operands_;
   bool floats_ = false, bits_ = false;
   size_t words_ = 0;
   Aligned<int32_t> threshold_;

@@ -26,7 +26,7 @@ class PooledStem final : public Layer {
         conv_rows_(std::min(stem.geometry().out.height, (out_.height - 1) * pool_.stride_h - pool_.pad_top + reach_)),
         tile_rows_(in_tiles(conv_rows_)),
         tiles_in_row_(in_tiles(std::min(stem.geometry().out.width, last_column() + 1))),
-        together_(std::max(1, StemConv::kStrip / tiles_in_row_)),
+        together_(std::max(1, tuning::kStemStrip / tiles_in_row_)),
         width_(size_t(stem.geometry().out.width) * kBlock) {
     pool_.in_pitch = kBlock;
     if (sign) sign_.emplace(graph, *sign);

@@ -21,10 +21,10 @@ class Regions {
  public:
   Regions(int threads, const Shared& shared) : shared_(shared) {
     if (threads <= 1) return;
-    const size_t most = size_t(threads) * kPartsPerThread;
+    const size_t most = size_t(threads) * tuning::kPartsPerThread;
     const size_t pixel_tiles = tiles(shared.pixels, shared.pixel_tile),
                  block_tiles = tiles(shared.blocks, shared.block_tile);
-    const bool by_blocks = (shared.weights > kCachedWeights && block_tiles >= size_t(threads)) ||
+    const bool by_blocks = (shared.weights > tuning::kSecondCacheWeights && block_tiles >= size_t(threads)) ||
                            pixel_tiles < std::min(block_tiles, most);
     if (by_blocks) block_parts_ = std::min(block_tiles, most);
     pixel_parts_ = std::max(size_t(1), std::min(pixel_tiles / 2, most / block_parts_));
@@ -41,9 +41,6 @@ class Regions {
   }
 
  private:
-  static constexpr size_t kPartsPerThread = 8;
-  static constexpr size_t kCachedWeights = 64 << 10;
-
   static size_t tiles(size_t total, size_t tile) { return (total + tile - 1) / tile; }
 
   static int32_t cut(size_t part, size_t parts, size_t total, size_t tile) {

@@ -94,11 +94,26 @@ StemLayer::StemLayer(const Graph& graph, const Node& normalize, const Node& conv
   choose_centers(normalize);
   pack(normalize, conv);
   fill_bias(normalize, conv);
+  layout_.map_w = map_w_;
+  layout_.lanes = lanes_;
+  layout_.depth = depth_;
+  layout_.center = center_.data();
+  layout_.weights = weights_.data();
+  layout_.bias = bias_.data();
+  layout_.row = rows_.data();
+  layout_.tile = tile_;
+  layout_.points = points_;
+  layout_.element = elements_.data();
+  layout_.whole = whole_phases_ * whole_phases_ * geometry_.in.channels;
+  layout_.wide = whole_phases_ * stride_ * geometry_.in.channels;
+  layout_.high = layout_.wide - layout_.whole;
+  layout_.out_h = geometry_.out.height;
+  layout_.out_w = geometry_.out.width;
 }
 
 size_t StemLayer::map_bytes() const { return (size_t(map_h_) * size_t(map_w_) * size_t(lanes_) + 63) / 64 * 64; }
 
-size_t StemLayer::thread_floats() const { return StemConv::scratch_floats(tile_, points_, lanes_); }
+size_t StemLayer::thread_floats() const { return layout_.scratch_floats(); }
 
 size_t StemLayer::scratch_bytes(size_t, int threads) const {
   return map_bytes() + size_t(threads) * thread_floats() * sizeof(float);
@@ -234,22 +249,8 @@ void StemLayer::prepare(const uint8_t* image, uint8_t* map, Pool& pool) const {
 void StemLayer::convolve(const uint8_t* map, const Tiles& tiles, const Blocks& blocks, int32_t first_row,
                          const BoundEpilogue& epilogue, float* scratch) const {
   StemConv conv;
+  conv.layout = &layout_;
   conv.map = map;
-  conv.map_w = map_w_;
-  conv.lanes = lanes_;
-  conv.depth = depth_;
-  conv.center = center_.data();
-  conv.weights = weights_.data();
-  conv.bias = bias_.data();
-  conv.row = rows_.data();
-  conv.tile = tile_;
-  conv.points = points_;
-  conv.element = elements_.data();
-  conv.whole = whole_phases_ * whole_phases_ * geometry_.in.channels;
-  conv.wide = whole_phases_ * stride_ * geometry_.in.channels;
-  conv.high = conv.wide - conv.whole;
-  conv.out_h = geometry_.out.height;
-  conv.out_w = geometry_.out.width;
   conv.first_row = first_row;
   conv.tiles_w = tiles.in_row;
   conv.block_begin = blocks.begin;
@@ -265,14 +266,15 @@ void StemLayer::run(const Call& call, Pool& pool) const {
   epilogue_.clear_tails(call);
   uint8_t* map = static_cast<uint8_t*>(call.scratch);
   float* scratch = reinterpret_cast<float*>(map + map_bytes());
-  const size_t total = size_t(tiles_h_) * size_t(tiles_w_), strips = (total + StemConv::kStrip - 1) / StemConv::kStrip;
+  const size_t total = size_t(tiles_h_) * size_t(tiles_w_),
+               strips = (total + tuning::kStemStrip - 1) / tuning::kStemStrip;
   const size_t parts = pool.size() == 1 ? 1 : std::min(strips, size_t(pool.size()) * 8);
   for (size_t image = 0; image < call.images; image++) {
     prepare(static_cast<const uint8_t*>(call.inputs[0]) + image * geometry_.in.elements(), map, pool);
     const BoundEpilogue epilogue = epilogue_.bind(call, image);
     pool.each_on(parts, [&](size_t part, int thread) {
-      const size_t begin = strips * part / parts * StemConv::kStrip,
-                   end = std::min(total, strips * (part + 1) / parts * StemConv::kStrip);
+      const size_t begin = strips * part / parts * tuning::kStemStrip,
+                   end = std::min(total, strips * (part + 1) / parts * tuning::kStemStrip);
       convolve(map, {int32_t(begin), int32_t(end), tiles_w_}, {0, blocks_}, 0, epilogue,
                scratch + size_t(thread) * thread_floats());
     });

@@ -61,6 +61,7 @@ class StemLayer final : public Layer {
   std::vector<int32_t> order_, elements_, rows_;
   std::vector<uint8_t> padding_;  // as many bytes as the depth
   Aligned<float> weights_, bias_, center_;
+  StemLayout layout_;  // what all calls share
 };
 
 // `normalize` makes the input of `conv` and nothing else reads it. The layer reads what `normalize` reads. Null when
