@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
@@ -65,9 +66,9 @@ struct Batch {
 // A copy of a model's file that a test may destroy.
 struct Copy {
   explicit Copy(const char* name) {
-    char pattern[] = "/tmp/bitedge-XXXXXX";
-    close(mkstemp(pattern));
-    path = pattern;
+    const char* folder = std::getenv("TMPDIR");
+    path = std::string(folder && *folder ? folder : P_tmpdir) + "/bitedge-XXXXXX";
+    close(mkstemp(path.data()));
     bytes = read_file(data_path(name));
     std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(bytes.data()), long(bytes.size()));
   }

@@ -1,104 +1,12 @@
-// Every set of kernels that this machine has, against the scalar reference, bit for bit: integers and epilogues, and
-// float convolutions too, since their order of summation is fixed. Sizes are grouped by the reason for which they could
-// fail.
+// Convolutions by every set of kernels, against the scalar reference, bit for bit: integers, and floats too, since
+// their order of summation is fixed. Sizes are grouped by the reason for which they could fail.
 #include "kernels/kernels.h"
 
-#include <cmath>
-#include <cstdlib>
-#include <map>
-#include <set>
-
 #include "base/cpu.h"
-#include "check.h"
-#include "kernels/table.h"
-#include "testing/random_node.h"
+#include "compare_kernels.h"
 
 using namespace bitedge;
 using namespace bitedge::testing;
-
-namespace {
-
-// Which operators each set has really run, not fallen back from.
-std::map<std::string, std::set<std::string>>& covered() {
-  static std::map<std::string, std::set<std::string>> sets;
-  return sets;
-}
-
-void compare(const NodeCase& c) {
-  const RandomNode node(c);
-  Runner reference(node, "scalar", 1);
-  reference.run();
-  for (const KernelSet* set : available_kernels()) {
-    for (const int threads : {1, 2}) {
-      Runner runner(node, set->name, threads);
-      runner.run();
-      if (runner.outputs() != reference.outputs()) {
-        fail(__FILE__, __LINE__,
-             std::string(set->name) + " with " + std::to_string(threads) + " threads differs on: " + c.text());
-      }
-      const std::string kernel = runner.kernel();
-      covered()[kernel.substr(0, kernel.find(' '))].insert(kernel.substr(kernel.find(' ') + 1));
-    }
-  }
-}
-
-NodeCase binary(int32_t side, int32_t in, int32_t out, int32_t kernel, int32_t pad) {
-  NodeCase c;
-  c.in = {side, side, in};
-  c.outputs = out;
-  c.window.kernel_h = c.window.kernel_w = kernel;
-  c.window.pad_top = c.window.pad_left = c.window.pad_bottom = c.window.pad_right = pad;
-  c.emit_bits = true;
-  c.residual = 1;
-  return c;
-}
-
-class Dice {
- public:
-  explicit Dice(uint32_t seed) : random_(seed) {}
-  int32_t upto(int32_t most) { return int32_t(random_() % uint32_t(most + 1)); }
-  int32_t between(int32_t least, int32_t most) { return least + upto(most - least); }
-  bool coin() { return random_() & 1; }
-
- private:
-  std::mt19937 random_;
-};
-
-// A window that fits: at least one output, some padding, dilation and stride.
-Window random_window(Dice* d, const Shape& in) {
-  Window w;
-  w.kernel_h = d->between(1, 5);
-  w.kernel_w = d->between(1, 5);
-  w.dilation_h = d->between(1, 3);
-  w.dilation_w = d->between(1, 3);
-  w.stride_h = d->between(1, 3);
-  w.stride_w = d->between(1, 3);
-  w.pad_top = d->upto(3);
-  w.pad_left = d->upto(3);
-  const int32_t reach_h = w.dilation_h * (w.kernel_h - 1) + 1, reach_w = w.dilation_w * (w.kernel_w - 1) + 1;
-  w.pad_bottom = std::max(d->upto(3), reach_h - in.height - w.pad_top);
-  w.pad_right = std::max(d->upto(3), reach_w - in.width - w.pad_left);
-  return w;
-}
-
-void random_epilogue(Dice* d, NodeCase* c, bool may_threshold) {
-  c->threshold = may_threshold && d->upto(2) == 0;
-  c->scale = d->upto(3) != 0;
-  c->emit_bits = d->coin();
-  c->emit_float = !c->emit_bits || d->coin();
-  c->activation = NodeCase::Activation(d->upto(2));
-  c->shared_slope = d->coin();
-  c->residual = c->threshold ? 0 : d->upto(2);
-  if (c->threshold || d->coin()) return;
-  for (int32_t left = d->between(1, 4); left > 0; left--) {
-    StepCase step{StepKind(d->upto(int32_t(StepKind::kGeluTanh)))};
-    if (step.kind == StepKind::kAdd && d->coin()) step.operand = StepCase::kBits;
-    if (step.kind == StepKind::kMultiply && d->coin()) step.operand = StepCase::kVector;
-    c->steps.push_back(step);
-  }
-}
-
-}  // namespace
 
 TEST(small_channel_counts) {
   for (int32_t n = 1; n <= 10; n++) {
@@ -239,17 +147,19 @@ TEST(random_image_convolutions) {
   }
 }
 
-TEST(random_float_convolutions) {
-  Dice d(20240603);
+namespace {
+
+// `choose` sets the shape of the input, the outputs and the groups.
+template <typename Choose>
+void random_float_convolutions(uint32_t seed, const Choose& choose) {
+  Dice d(seed);
   for (uint32_t i = 0; i < 60; i++) {
     NodeCase c;
     c.seed = i;
     c.op = Op::kConv2d;
     c.input_kind = Kind::kFloat;
     c.f16 = d.coin();
-    const int32_t groups = d.upto(3) ? 1 : 2;
-    c.in = {d.between(1, 12), d.between(1, 12), groups * d.between(1, 40)};
-    c.outputs = groups * (d.coin() ? 16 * d.between(1, 5) : d.between(1, 90));
+    const int32_t groups = choose(&d, i, &c);
     c.window = random_window(&d, c.in);
     c.window.groups = groups;
     c.images = size_t(d.between(1, 3));
@@ -258,25 +168,26 @@ TEST(random_float_convolutions) {
   }
 }
 
+}  // namespace
+
+TEST(float_convolutions) {
+  random_float_convolutions(20240603, [](Dice* d, uint32_t, NodeCase* c) {
+    const int32_t groups = d->upto(3) ? 1 : 2;
+    c->in = {d->between(1, 12), d->between(1, 12), groups * d->between(1, 40)};
+    c->outputs = groups * (d->coin() ? 16 * d->between(1, 5) : d->between(1, 90));
+    return groups;
+  });
+}
+
 // Depthwise with and without a multiplier, groups of few channels, groups that fill no block.
 TEST(float_convolutions_in_groups) {
-  Dice d(20240606);
-  for (uint32_t i = 0; i < 60; i++) {
-    NodeCase c;
-    c.seed = i;
-    c.op = Op::kConv2d;
-    c.input_kind = Kind::kFloat;
-    c.f16 = d.coin();
-    const int32_t groups = i % 4 == 0 ? 16 * d.between(1, 5) : d.between(2, 40);
-    const int32_t depth = i % 2 ? d.between(1, 12) : 1, outputs = i % 4 == 0 ? 1 : d.between(1, i % 3 ? 8 : 40);
-    c.in = {d.between(1, 12), d.between(1, 20), groups * depth};
-    c.outputs = groups * outputs;
-    c.window = random_window(&d, c.in);
-    c.window.groups = groups;
-    c.images = size_t(d.between(1, 3));
-    random_epilogue(&d, &c, false);
-    compare(c);
-  }
+  random_float_convolutions(20240606, [](Dice* d, uint32_t i, NodeCase* c) {
+    const int32_t groups = i % 4 == 0 ? 16 * d->between(1, 5) : d->between(2, 40);
+    const int32_t depth = i % 2 ? d->between(1, 12) : 1, outputs = i % 4 == 0 ? 1 : d->between(1, i % 3 ? 8 : 40);
+    c->in = {d->between(1, 12), d->between(1, 20), groups * depth};
+    c->outputs = groups * outputs;
+    return groups;
+  });
 }
 
 // What the exporter brings runs by a kernel of the set, whatever the set, and what does not says so.
@@ -318,126 +229,6 @@ TEST(no_operator_of_the_exporter_runs_by_the_reference) {
       const std::string kernel = Runner(node, set->name, 1).kernel(), expected = set->rows ? set->name : "reference";
       if (kernel.substr(0, kernel.find(' ')) != expected) fail(__FILE__, __LINE__, kernel + " runs: " + c.text());
     }
-  }
-}
-
-TEST(random_rows) {
-  Dice d(20240604);
-  for (uint32_t i = 0; i < 120; i++) {
-    NodeCase c;
-    c.seed = i;
-    constexpr Op kOps[] = {Op::kNormalize, Op::kElementwise, Op::kMaxPool2d,
-                           Op::kAvgPool2d, Op::kLayerNorm,   Op::kSoftmax};
-    c.op = kOps[i % 6];
-    c.in = {d.between(1, 12), d.between(1, 12), d.between(1, d.coin() ? 20 : 200)};
-    c.outputs = c.in.channels;
-    c.images = size_t(d.between(1, 3));
-    c.input_kind = c.op == Op::kNormalize ? Kind::kUint8 : Kind::kFloat;
-    if (c.op == Op::kMaxPool2d || c.op == Op::kElementwise) c.input_kind = d.coin() ? Kind::kBits : Kind::kFloat;
-    if (c.op == Op::kMaxPool2d || c.op == Op::kAvgPool2d) {
-      c.window = random_window(&d, c.in);
-      // Every window holds a real pixel.
-      c.window.pad_top = std::min(c.window.pad_top, c.window.kernel_h - 1);
-      c.window.pad_left = std::min(c.window.pad_left, c.window.kernel_w - 1);
-      c.window.pad_bottom = c.window.pad_right = 0;
-      c.window.dilation_h = c.window.dilation_w = 1;
-      if (c.in.height + c.window.pad_top < c.window.kernel_h || c.in.width + c.window.pad_left < c.window.kernel_w)
-        continue;
-      c.count_include_pad = d.coin();
-      c.min_channels = c.input_kind == Kind::kBits && d.coin();
-    }
-    if (c.op == Op::kElementwise) random_epilogue(&d, &c, false);
-    compare(c);
-  }
-}
-
-// One step of each kind behind every operator that has an epilogue, in whole blocks of channels and not.
-TEST(every_step_of_an_epilogue) {
-  for (int32_t kind = 0; kind <= int32_t(StepKind::kGeluTanh); kind++) {
-    for (const int32_t channels : {13, 32, 70}) {
-      NodeCase c = binary(5, 64, channels, 3, 1);
-      c.emit_bits = kind % 2;
-      c.seed = uint32_t(kind);
-      c.steps = {{StepKind(kind), StepKind(kind) == StepKind::kMultiply ? StepCase::kVector : StepCase::kFloats}};
-      compare(c);
-      c.op = Op::kConv2d;
-      c.input_kind = Kind::kFloat;
-      compare(c);
-      c.op = Op::kImageConv2d;
-      c.input_kind = Kind::kUint8;
-      c.in.channels = 3;
-      compare(c);
-      c.op = Op::kElementwise;
-      c.input_kind = kind % 2 ? Kind::kBits : Kind::kFloat;
-      c.window = Window();
-      c.in.channels = channels;
-      c.images = 2;
-      compare(c);
-    }
-  }
-}
-
-// RPReLU behind a residual, as ReActNet has it: shift, prelu, shift; and before the bits another shift, RSign. Also
-// with scales in place of the shifts, and with some of the steps.
-TEST(shifted_activations) {
-  for (const int32_t channels : {16, 64, 80, 100}) {
-    for (const int flags : {0, 1, 2, 3}) {
-      const bool bits = flags & 1;
-      NodeCase c = binary(7, 128, channels, 3, 1);
-      c.shifts = flags & 2;
-      c.emit_bits = bits;
-      c.steps = {{StepKind::kFma}, {StepKind::kPrelu}, {StepKind::kFma}};
-      c.fmas_to_bits = bits;  // and RSign
-      compare(c);
-      c.residual = 0;
-      compare(c);
-      c.scale = false;
-      compare(c);
-      c = binary(7, 128, channels, 3, 1);
-      c.shifts = flags & 2;
-      c.fmas_to_bits = bits;
-      compare(c);
-      c.steps = {{StepKind::kPrelu}};
-      compare(c);
-    }
-  }
-}
-
-TEST(random_maps_of_version_2) {
-  Dice d(20240605);
-  for (uint32_t i = 0; i < 120; i++) {
-    NodeCase c;
-    c.seed = i;
-    constexpr Op kOps[] = {Op::kConcat, Op::kGatherChannels, Op::kGroupNorm, Op::kAdaptiveAvgPool2d, Op::kAvgPool2d};
-    c.op = kOps[i % 5];
-    c.in = {d.between(1, 9), d.between(1, 9), d.between(1, d.coin() ? 20 : 200)};
-    c.outputs = c.in.channels;
-    c.images = size_t(d.between(1, 3));
-    c.input_kind = i % 5 < 2 && d.coin() ? Kind::kBits : Kind::kFloat;
-    if (c.op == Op::kConcat) {
-      for (int32_t more = d.between(1, 4); more > 0; more--) {
-        c.others.push_back(d.coin() ? 64 * d.between(1, 3) : d.between(1, 100));
-        c.outputs += c.others.back();
-      }
-    }
-    if (c.op == Op::kGatherChannels) c.outputs = d.between(1, 200);
-    if (c.op == Op::kGroupNorm) {
-      c.window.groups = d.between(1, 8);
-      c.in.channels = c.outputs = c.window.groups * d.between(1, 40);
-    }
-    if (c.op == Op::kAdaptiveAvgPool2d) {
-      c.size_h = d.between(1, 8);
-      c.size_w = d.between(1, 8);
-    }
-    if (c.op == Op::kAvgPool2d) {  // as ceil_mode makes it: the last window reaches over the edge
-      c.window.kernel_h = c.window.kernel_w = 3;
-      c.window.stride_h = c.window.stride_w = 2;
-      c.in.height = c.in.width = 2 * d.between(2, 5);
-      c.window.pad_top = c.window.pad_left = 1;
-      c.window.pad_bottom = c.window.pad_right = d.between(1, 2);
-      c.count_include_pad = d.coin();
-    }
-    compare(c);
   }
 }
 
