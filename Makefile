@@ -20,8 +20,7 @@ test: test-cpp test-python
 test-python: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
-# The core's own tests: optimized, by clang too; under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer; on 64- and
-# 32-bit ARM; and a minute of fuzzing.
+# The core's own tests: optimized, under sanitizers, on ARM, by clang; and a minute of fuzzing.
 test-cpp: ctest-release ctest-asan ctest-tsan ctest-arm
 	@if command -v clang++ >/dev/null; then $(MAKE) --no-print-directory ctest-clang fuzz; else \
 	  echo "No build by clang, no fuzzing: missing clang++ (Debian: clang)"; [ "$$CI" != true ]; fi

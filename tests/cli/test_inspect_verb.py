@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from tests.runtime.packed_file import AFFINE, PackedFile, pack_bits, window
 
 from bitedge.cli.main import main
 
@@ -30,6 +31,17 @@ def test_a_packed_file(digits_model: Path, tmp_path: Path, capsys: pytest.Captur
         assert expected in text
     root = ElementTree.parse(picture).getroot()
     assert len(root.findall("{http://www.w3.org/2000/svg}g")) == 13
+
+
+def test_what_has_no_kernel_is_said_to_run_by_the_reference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = PackedFile.start((4, 4, 2))
+    weight = {"weight": pack_bits(np.ones((2, 1, 1, 1))), "threshold": np.zeros(2, np.int32)}
+    file.node("image_conv2d", [0], ["grouped"], weight, **window(groups=2), epilogue="threshold")
+    file.node("elementwise", [1], ["last"], {}, **AFFINE)
+    (path := tmp_path / "grouped.gguf").write_bytes(file.finish(2).build())
+    assert main(["inspect", str(path), "--kernels"]) == 0
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "grouped" in line and "image_conv2d" in line]
+    assert "reference" in row
 
 
 def test_json(digits_model: Path, capsys: pytest.CaptureFixture[str]) -> None:
