@@ -246,6 +246,13 @@ def test_a_key_is_asked_for_and_used(
     watched.state("done")
     assert secret not in watched.text("curl")
     watched.close()
+    documentation = Watched(browser, f"{server.url}/docs", allowed=("401",))
+    documentation.state("failed")
+    documentation.page.get_by_test_id("key").fill(secret)
+    documentation.page.keyboard.press("Enter")
+    documentation.state("done")
+    assert documentation.page.get_by_test_id("post /v1/classify").count() == 1
+    documentation.close()
 
 
 def test_the_documentation_works_offline(open_page: Open, shared_server: RunningServer) -> None:
