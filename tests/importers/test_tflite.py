@@ -11,6 +11,7 @@ import torch
 from tests.importers.lce_files import Case, draw, write
 
 from bitedge.export import ExportError, import_model
+from bitedge.export.importers.tflite.operators import beside
 from bitedge.export.ir import ops
 
 EXAMPLES = int(os.environ.get("BITEDGE_EXAMPLES", "16"))
@@ -44,6 +45,15 @@ def test_an_imported_binary_layer_gives_every_bit_in_the_core(seed: int, tmp_pat
     assert not report.failures, (case, report.failures)
     assert any(isinstance(node.op, ops.BinaryConv2d) for node in network.graph.nodes)
     assert report.proof["files"]["model.gguf"]["bits_differing"] == 0
+
+
+def test_a_vector_per_image_stands_beside_a_map() -> None:
+    maps = torch.zeros(2, 3, 4, 4)
+    vector = torch.arange(6.0).reshape(2, 3)
+    assert torch.equal(maps + beside(vector, maps), maps + vector[:, :, None, None])
+    assert beside(vector[0], maps).shape == beside(vector[:1], maps).shape == (1, 3, 1, 1)
+    with pytest.raises(ExportError, match="only one number per channel"):
+        beside(torch.zeros(4, 3), maps)
 
 
 def test_zero_padding_that_the_engine_gets_wrong_is_refused(tmp_path: Path) -> None:

@@ -66,16 +66,17 @@ def _dense(o: Options, x: Tensor, weight: Tensor, bias: Tensor | None = None) ->
 
 def _arithmetic(function: Callable[[Any, Any], Any]) -> Operator:
     def handler(o: Options, x: Tensor, y: Tensor) -> Tensor:
-        rank = max(x.ndim, y.ndim)
-        return activate(o, function(_broadcast(x, rank), _broadcast(y, rank)))
+        return activate(o, function(beside(x, y), beside(y, x)))
 
     return Operator(handler)
 
 
-def _broadcast(x: Tensor, rank: int) -> Tensor:
-    """Give one number per channel the shape that it needs beside a map."""
-    if rank != 4 or x.ndim in (0, 4):
+def beside(x: Tensor, other: Tensor) -> Tensor:
+    """Give one number per channel, or per image and channel, the shape that it needs beside a map."""
+    if other.ndim != 4 or x.ndim in (0, 4):
         return x
+    if x.ndim == 2 and x.shape[0] in (1, other.shape[0]):  # a file has one image, so its vectors are [1, channels]
+        return x[:, :, None, None]
     if x.ndim != 1 and x.numel() != x.shape[-1]:
         raise ExportError(
             f"a tensor of shape {list(x.shape)} beside a map is not supported, only one number per channel"
