@@ -31,15 +31,15 @@ def test_mobile_networks_have_the_published_number_of_parameters(name: str) -> N
 @pytest.mark.xdist_group("tensorflow")
 def test_binary_and_mobile_networks_are_measured_in_one_run(tmp_path: Path) -> None:
     report, page, picture = tmp_path / "r.json", tmp_path / "t.md", tmp_path / "c.png"
-    words = ["bench", "pareto", "quicknet_small", "mobilenet_v3_large", "--image-size", "64", "--rounds", "1"]
+    words = ["bench", "pareto", "binarydensenet28", "mobilenet_v1", "--image-size", "32", "--rounds", "1"]
     assert main([*words, "--json", str(report), "--markdown", str(page)]) == 0
     rows = json.loads(report.read_text())["rows"]
     assert [row["reason"] for row in rows] == [None] * len(rows)
-    assert {row["engine"] for row in rows if row["network"] == "mobilenet_v3_large"} == set(FILES)
-    assert {row["kind"] for row in rows if row["network"] == "quicknet_small"} == {"binary"}
+    assert {row["engine"] for row in rows if row["network"] == "mobilenet_v1"} == set(FILES)
+    assert {row["kind"] for row in rows if row["network"] == "binarydensenet28"} == {"binary"}
     assert [row["ms"] for row in rows] == sorted(row["ms"] for row in rows)
-    assert {row["top1"] for row in rows} == {None}, "nothing is published for images of 64 pixels"
-    assert page.read_text().count("| mobilenet_v3_large |") == len(FILES)
+    assert {row["top1"] for row in rows} == {None}, "nothing is published for images of 32 pixels"
+    assert page.read_text().count("| mobilenet_v1 |") == len(FILES)
     chart("title", [row | {"top1": 60.0} for row in rows], picture)
     assert picture.read_bytes().startswith(b"\x89PNG")
 
