@@ -48,6 +48,7 @@ ELSEWHERE = {
     "bitedge bench out/model.gguf": "tests/docs/test_your_network.py",
     "bitedge import": "tests/importers/test_page.py",
     "bitedge bench out": "tests/importers/test_page.py",
+    "bitedge bench pareto": "tests/cli/bench/test_pareto.py",
     "bitedge serve out": "tests/serve/test_processes.py",
     "torchrun --nnodes": "two machines; tests/train/test_distributed.py runs two processes",
     "make -C RUN_DIR/export/c test": "tests/export/formats/c/test_c_folder.py",

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from bitedge.cli.errors import CommandError
+
 if TYPE_CHECKING:
     from torch import nn
 
@@ -96,7 +98,7 @@ def build(
     }
     (run / "model.json").write_text(json.dumps(about))
     (run / "recipe.toml").write_text(recipe.to_toml())
-    export(
+    report = export(
         module,
         (3, size, size),
         folder / "export",
@@ -106,6 +108,8 @@ def build(
         name=type(module).__name__,
         source={"run": "../run", "checkpoint": "best"},
     )
+    if "gguf" in report.failures:
+        raise CommandError(f"{net} with random weights of seed {seed}: {report.failures['gguf']}")
     return folder / "export"
 
 

@@ -74,10 +74,17 @@ def run_pareto(args: argparse.Namespace, say: Callable[[str], None]) -> int:
     size = args.image_size or SIZE
     with tempfile.TemporaryDirectory(prefix="bitedge-pareto-") as scratch:
         jobs: list[tuple[dict[str, Any], Job, Path]] = []
+        left_out: list[dict[str, str]] = []
         for name in wanted:
             say(f"building {name}")
             make = mobile_jobs if name in PEERS else binary_jobs
-            jobs += make(name, Path(scratch) / name, size)
+            try:
+                jobs += make(name, Path(scratch) / name, size)
+            except CommandError as error:
+                left_out.append({"network": name, "reason": str(error)})
+                note(f"left out: {error}")
+        if not jobs:
+            raise CommandError("pareto: no network could be built")
         rows = measured(jobs, Path(scratch), Settings(rounds=args.rounds), say)
     if size != SIZE:  # nothing is published for other images
         rows = [row | {"top1": None, "source": None} for row in rows]
@@ -87,6 +94,7 @@ def run_pareto(args: argparse.Namespace, say: Callable[[str], None]) -> int:
         "host": host,
         "image_size": size,
         "rows": rows,
+        "left_out": left_out,
         "command": f"bitedge bench pareto --rounds {args.rounds}",
     }
     title = f"{host['cpu']}, one core, images of {size}x{size}"
@@ -232,7 +240,10 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
 def markdown(title: str, rows: Sequence[Mapping[str, Any]]) -> str:
     """The table as Markdown."""
     lines = [title, "", "| " + " | ".join(HEADER) + " |", "|---|---|---:|---:|---:|---|"]
-    return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in cells(rows))]) + "\n"
+    for *row, source in cells(rows):
+        link = f"[source]({source})" if source.startswith("http") else source
+        lines.append("| " + " | ".join([*row, link]) + " |")
+    return "\n".join(lines) + "\n"
 
 
 STYLES = {"binary": ("o", "#0a7d5a"), "int8": ("s", "#c2571a"), "float": ("^", "#7b8794")}
