@@ -131,14 +131,25 @@ def test_a_file_overwritten_in_place_does_not_touch_what_serves(store: Registry,
     assert (store.get("second").run(pixels()[None]) == before).all()
 
 
-def test_a_removed_version_goes(store: Registry, repository: Path) -> None:
+def test_a_removed_version_goes_after_the_second_look(store: Registry, repository: Path) -> None:
     shutil.rmtree(repository / "first" / "2")
+    assert store.refresh() == []
     assert kinds(store.refresh()) == [("removed", "first", "2")]
     assert store.get("first").version == "1"
     shutil.rmtree(repository / "second")
     store.refresh()
     store.refresh()
     assert "second" not in store.table
+
+
+def test_a_version_that_is_away_for_one_look_goes_on_serving(store: Registry, repository: Path) -> None:
+    away = repository / "first" / "away"
+    for _ in range(2):
+        (repository / "first" / "2").rename(away)
+        assert store.refresh() == []
+        assert store.get("first").version == "2"
+        away.rename(repository / "first" / "2")
+        assert store.refresh() == []
 
 
 def test_a_folder_that_is_away_for_a_moment_changes_nothing(store: Registry, repository: Path) -> None:

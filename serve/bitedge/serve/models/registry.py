@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bitedge.serve.api.errors import ServeError, UnknownModelError
 from bitedge.serve.models.backends import ServedModel, load_model
 from bitedge.serve.models.repository import Candidate, Root, scan_all
 
+MISSES_BEFORE_REMOVAL = 2  # a folder that is being replaced may be gone for a moment
 UNLOADED = "unloaded"
 
 
@@ -27,6 +28,7 @@ class Entry:
     signature: tuple[int, int, int] | None
     model: ServedModel | None
     reason: str = ""
+    misses: int = 0  # scans in a row that did not find it
 
     @property
     def state(self) -> str:
@@ -81,7 +83,11 @@ class Registry:
                 if kind:
                     error = entry.reason if entry is not None and kind == "refused" else ""
                     events.append(Event(kind, candidate.name, candidate.version, error))
-            events += [Event("removed", entry.candidate.name, entry.candidate.version) for entry in old.values()]
+            for entry in old.values():
+                if entry.misses + 1 < MISSES_BEFORE_REMOVAL:
+                    entries.append(replace(entry, misses=entry.misses + 1))
+                else:
+                    events.append(Event("removed", entry.candidate.name, entry.candidate.version))
             table: dict[str, dict[str, Entry]] = {}
             for entry in sorted(entries, key=lambda entry: (entry.candidate.name, int(entry.candidate.version))):
                 table.setdefault(entry.candidate.name, {})[entry.candidate.version] = entry
@@ -100,7 +106,7 @@ class Registry:
         except OSError:  # gone since the scan; the next one reports it
             return old, ""
         if old is not None and old.signature == signature and not (retry and old.reason):
-            return old, ""
+            return replace(old, misses=0), ""
         serving = old.model if old is not None else None
         try:
             model = load_model(candidate.path, name=candidate.name, version=candidate.version, kernels=self._kernels)
