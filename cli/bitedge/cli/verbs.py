@@ -60,4 +60,5 @@ EXTRA_OF_PACKAGE = {
     "onnxruntime": "onnx",
     "larq_compute_engine": "tflite",
     "tensorflow": "tflite",
+    "flatbuffers": "tflite",
 }
