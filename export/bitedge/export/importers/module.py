@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -130,12 +131,12 @@ class ImportedModule(nn.Module):
         return {step.path: step.outputs[0] for step in self._steps}
 
     def _path(self, name: str) -> str:
-        plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "layer"
-        plain = plain[:80]
+        plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:80] or "layer"
+        if plain[0].isdigit():
+            plain = f"layer_{plain}"
         free, number = plain, 2
-        while hasattr(self, free) or free[0].isdigit():
-            free, number = f"{plain}_{number}" if not plain[0].isdigit() else f"layer_{plain}", number + 1
-            plain = plain if not plain[0].isdigit() else f"layer_{plain}"
+        while hasattr(self, free):
+            free, number = f"{plain}_{number}", number + 1
         return free
 
     def forward(self, image: Tensor) -> Tensor:
@@ -152,8 +153,6 @@ class ImportedModule(nn.Module):
         """Copy all but the shapes that were tried: they belong to reading."""
         copied = ImportedModule.__new__(ImportedModule)
         memo[id(self)] = copied
-        import copy
-
         for key, value in self.__dict__.items():
             copied.__dict__[key] = {} if key == "_tried" else None if key == "_fake" else copy.deepcopy(value, memo)
         return copied
