@@ -60,7 +60,7 @@ def networks() -> dict[str, nn.Module]:
         "an approximated function before a sign": ended(binary, nn.BatchNorm2d(4), nn.GELU()),
         "bits padded with 0 and binarized again": ended(apply("bits", bits), nn.ZeroPad2d(1), side=6),
         "bits padded with a fraction": ended(apply("bits", bits), nn.ConstantPad2d(1, -0.5), side=6),
-        "torch.sign's zeros as padding": nn.Sequential(
+        "bits padded with 0 that are not binarized again": nn.Sequential(
             apply("bits", bits),
             nn.ZeroPad2d(1),
             BinaryConv2d(4, 3, 1, input_quantizer=None),

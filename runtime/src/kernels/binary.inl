@@ -1,8 +1,7 @@
 // The order in which a binary convolution walks its tiles. Included by the file of each instruction set, after
 // epilogue.inl and fetch.inl. The file defines
-//   template <int kPixels, EpilogueKind> void words_tile(const BinaryConv&, int32_t pixel, int32_t block): single words
-//   only; template <int kPixels, EpilogueKind> void groups_tile(..., Fetch&): groups, then single words, and its turn
-//   of fetching;
+//   words_tile<kPixels, EpilogueKind>(const BinaryConv&, int32_t pixel, int32_t block): single words only;
+//   groups_tile<kPixels, EpilogueKind>(the same, Fetch&): groups, then single words, and its turn of fetching;
 // and kWordsPixels, kGroupsPixels, the most pixels of each.
 namespace bitedge {
 namespace {
