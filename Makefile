@@ -32,7 +32,6 @@ ctest-clang: SKIPPED = -E 'networks_test|injection_test|failure_test'  # the com
 ctest-tsan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=thread
 ctest-aarch64: FLAVOUR = -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/aarch64.cmake
 ctest-armv7: FLAVOUR = -DCMAKE_BUILD_TYPE=Release -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/armv7.cmake
-ctest-armv7: SKIPPED = -E 'kernels_test|networks_test'  # the reference, which is all there is, against itself
 ctest-%: $(VENV)/.tools
 	@echo "Building and running the core's tests in build/test-$*"
 	@$(BIN)/cmake -S runtime -B build/test-$* -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja \

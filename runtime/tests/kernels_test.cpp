@@ -253,9 +253,15 @@ TEST(zz_every_instruction_set_of_this_machine_was_covered) {
   expect(kAvx512 | kAvx512Vnni | kAvx512Vpopcntdq, "avx512vpopcntdq");
   expect(kAvx512, "avx512");
   expect(kAvx2, "avx2");
+  expect(kSse42, "portable");
 #elif defined(__aarch64__)
   expect(kNeonDot, "neondot");
   expect(kNeon, "neon");
+  expect(0, "portable");
+#elif defined(__arm__)
+  expect(kNeon, "portable");
+#else
+  expect(0, "portable");
 #endif
   expect(0, "reference");
 }

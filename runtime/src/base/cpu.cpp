@@ -2,7 +2,7 @@
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <cpuid.h>
-#elif defined(__aarch64__) && defined(__linux__)
+#elif (defined(__aarch64__) || defined(__arm__)) && defined(__linux__)
 #include <sys/auxv.h>
 #endif
 
@@ -21,11 +21,13 @@ uint32_t find() {
   uint32_t a, b, c, d, found = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d)) return 0;
   const auto bit = [](uint32_t word, int i) { return ((word >> i) & 1) != 0; };
-  const bool fma = bit(c, 12), popcnt = bit(c, 23), osxsave = bit(c, 27), avx = bit(c, 28), f16c = bit(c, 29);
-  if (!osxsave || !avx) return 0;
+  const bool sse42 = bit(c, 20), fma = bit(c, 12), popcnt = bit(c, 23), osxsave = bit(c, 27), avx = bit(c, 28),
+             f16c = bit(c, 29);
+  if (sse42 && popcnt) found |= kSse42;
+  if (!osxsave || !avx) return found;
   constexpr uint64_t kYmm = 0x6, kZmm = 0xe6;  // SSE and AVX states; with opmask, upper halves, upper registers
   const uint64_t states = saved_states();
-  if ((states & kYmm) != kYmm || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+  if ((states & kYmm) != kYmm || !__get_cpuid_count(7, 0, &a, &b, &c, &d)) return found;
   if (bit(b, 5) && fma && f16c && popcnt) found |= kAvx2;
   const bool f = bit(b, 16), dq = bit(b, 17), bw = bit(b, 30), vl = bit(b, 31);
   if ((states & kZmm) != kZmm || !(found & kAvx2) || !f || !dq || !bw || !vl) return found;
@@ -45,6 +47,11 @@ uint32_t find() {
 #endif
   return found;
 }
+#elif defined(__arm__) && defined(__linux__)
+uint32_t find() {
+  constexpr unsigned long kHwcapNeonAndVfpv4 = 1ul << 12 | 1ul << 16;
+  return (getauxval(AT_HWCAP) & kHwcapNeonAndVfpv4) == kHwcapNeonAndVfpv4 ? uint32_t(kNeon) : 0;
+}
 #else
 uint32_t find() { return 0; }
 #endif
@@ -60,9 +67,13 @@ std::string cpu_feature_names() {
   constexpr struct {
     uint32_t bit;
     const char* name;
-  } kNames[] = {
-      {kAvx2, "avx2"}, {kAvx512, "avx512"},  {kAvx512Vnni, "avx512vnni"}, {kAvx512Vpopcntdq, "avx512vpopcntdq"},
-      {kNeon, "neon"}, {kNeonDot, "neondot"}};
+  } kNames[] = {{kAvx2, "avx2"},
+                {kAvx512, "avx512"},
+                {kAvx512Vnni, "avx512vnni"},
+                {kAvx512Vpopcntdq, "avx512vpopcntdq"},
+                {kNeon, "neon"},
+                {kNeonDot, "neondot"},
+                {kSse42, "sse42"}};
   std::string names;
   for (const auto& feature : kNames) {
     if (cpu_features() & feature.bit) names += (names.empty() ? "" : " ") + std::string(feature.name);

@@ -11,8 +11,9 @@ enum CpuFeature : uint32_t {
   kAvx512 = 1u << 1,  // F, BW, DQ, VL
   kAvx512Vnni = 1u << 2,
   kAvx512Vpopcntdq = 1u << 3,
-  kNeon = 1u << 4,
+  kNeon = 1u << 4,  // on 32-bit ARM: with VFPv4
   kNeonDot = 1u << 5,
+  kSse42 = 1u << 6,  // with POPCNT
 };
 
 // A set of CpuFeature. Found once: CPUID and XGETBV on x86, the kernel's auxiliary vector on ARM.

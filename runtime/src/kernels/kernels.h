@@ -307,11 +307,11 @@ struct KernelSet {
 
 // What the files of this folder define.
 extern const BinaryKernel kAvx512VpopcntdqBinary, kAvx512VpopcntdqHalf, kAvx512Binary, kAvx2Binary, kNeonBinary,
-    kNeonDotBinary;
-extern const ImageKernel kAvx512VnniImage, kAvx512Image, kAvx2Image, kNeonImage, kNeonDotImage;
-extern const FloatKernel kAvx512Float, kAvx2Float, kNeonFloat;
-extern const LaneKernel kAvx512Lanes, kAvx2Lanes, kNeonLanes;
-extern const StemKernel kAvx512Stem, kAvx2Stem, kNeonStem;
-extern const RowKernels kAvx512Rows, kAvx2Rows, kNeonRows;
+    kNeonDotBinary, kPortableBinary;
+extern const ImageKernel kAvx512VnniImage, kAvx512Image, kAvx2Image, kNeonImage, kNeonDotImage, kPortableImage;
+extern const FloatKernel kAvx512Float, kAvx2Float, kNeonFloat, kPortableFloat;
+extern const LaneKernel kAvx512Lanes, kAvx2Lanes, kNeonLanes, kPortableLanes;
+extern const StemKernel kAvx512Stem, kAvx2Stem, kNeonStem, kPortableStem;
+extern const RowKernels kAvx512Rows, kAvx2Rows, kNeonRows, kPortableRows;
 
 }  // namespace bitedge

@@ -10,6 +10,15 @@
 namespace bitedge {
 namespace {
 
+// What the portable set is compiled for.
+#if defined(__x86_64__)
+constexpr uint32_t kPortable = kSse42;
+#elif defined(__arm__)
+constexpr uint32_t kPortable = kNeon;
+#else
+constexpr uint32_t kPortable = 0;
+#endif
+
 // Best first.
 const KernelSet kTable[] = {
 #if defined(__x86_64__)
@@ -23,6 +32,8 @@ const KernelSet kTable[] = {
      &kNeonRows},
     {"neon", kNeon, &kNeonBinary, nullptr, &kNeonImage, &kNeonFloat, &kNeonLanes, &kNeonStem, &kNeonRows},
 #endif
+    {"portable", kPortable, &kPortableBinary, nullptr, &kPortableImage, &kPortableFloat, &kPortableLanes,
+     &kPortableStem, &kPortableRows},
     {"scalar", 0, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr},
 };
 
