@@ -10,7 +10,7 @@ JOBS ?= 2
 ARM := build/py3-none-linux_aarch64
 CROSS := -C cmake.args=-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/aarch64.cmake
 
-.PHONY: demo test test-cpp fuzz test-python lint format bench-serve arm clean setup
+.PHONY: demo test test-cpp fuzz test-python lint format dist constraints bench-serve arm clean setup
 
 demo: setup
 	$(BIN)/bitedge pipeline --recipe digits --out demo
@@ -87,6 +87,21 @@ format: setup
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 	git ls-files '*.cpp' '*.h' '*.hpp' '*.c' | xargs $(BIN)/clang-format -i
+
+# The distributions, and what PyPI and pip will say about them. RELEASE.md has the rest.
+dist: setup
+	rm -f dist/*.tar.gz dist/*-linux_*.whl
+	CMAKE_GENERATOR=Ninja $(BIN)/python -m build --no-isolation --outdir dist
+	$(BIN)/twine check --strict dist/*.tar.gz dist/*-linux_*.whl
+	$(BIN)/check-wheel-contents dist/*-linux_*.whl
+	$(BIN)/auditwheel show dist/*-linux_*.whl
+
+# Every package that `make setup` installs, at one version. Versions stay; `make constraints UPGRADE=--upgrade` moves them.
+UPGRADE ?=
+constraints: $(VENV)/.tools
+	$(PIP) uv
+	$(BIN)/uv pip compile pyproject.toml --extra dev --constraint constraints.in --python-version 3.11 \
+	  --no-header --no-annotate --quiet $(UPGRADE) --output-file constraints.txt
 
 setup: $(VENV)/.installed
 

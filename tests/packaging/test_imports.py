@@ -1,4 +1,4 @@
-"""What importing a room may load."""
+"""What importing a package may load."""
 
 from __future__ import annotations
 

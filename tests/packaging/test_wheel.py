@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import tarfile
 import venv
 import zipfile
 from pathlib import Path
@@ -51,14 +53,37 @@ def test_one_wheel_serves_every_python(wheel: Path) -> None:
 
 def test_wheel_holds_all_portions_and_the_library(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
-    for room in ("train", "export", "runtime", "serve", "cli"):
-        assert f"bitedge/{room}/__init__.py" in names
-        assert f"bitedge/{room}/py.typed" in names
+    for package in ("train", "export", "runtime", "serve", "cli"):
+        assert f"bitedge/{package}/__init__.py" in names
+        assert f"bitedge/{package}/py.typed" in names
     assert "bitedge/__init__.py" not in names
     assert any(name.startswith("bitedge/runtime/libbitedge.") for name in names)
     assert any(name.startswith("bitedge/train/recipes/") for name in names)
     sources = [name for name in names if name.endswith((".cpp", ".h", ".o"))]
     assert sources == ["bitedge/export/formats/c/mcu/bitedge_mcu.h"], "only what the export of C writes"
+
+
+@pytest.mark.parametrize("check", [("twine", "check", "--strict"), ("check-wheel-contents",), ("auditwheel", "show")])
+def test_wheel_passes_the_checks_of_a_release(wheel: Path, check: tuple[str, ...]) -> None:
+    done = run(Path(sys.executable).with_name(check[0]), *check[1:], wheel)
+    assert done.returncode == 0, done.stdout + done.stderr
+    if check[0] == "auditwheel":
+        assert re.search(r'platform tag:\s+"manylinux_2_\d+', done.stdout), "it needs more than glibc"
+
+
+def test_sdist_holds_what_a_build_needs_and_no_more(tmp_path: Path) -> None:
+    done = run(sys.executable, "-m", "build", "--sdist", "--no-isolation", "--outdir", tmp_path, ROOT)
+    assert done.returncode == 0, done.stdout + done.stderr
+    (archive,) = tmp_path.glob("*.tar.gz")
+    checked = run(Path(sys.executable).with_name("twine"), "check", "--strict", archive)
+    assert checked.returncode == 0, checked.stdout
+    with tarfile.open(archive) as files:
+        names = {name.split("/", 1)[1] for name in files.getnames() if "/" in name}
+    needed = {"pyproject.toml", "README.md", "LICENSE", "runtime/CMakeLists.txt", "runtime/VERSION"}
+    tracked = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True, cwd=ROOT).stdout.split()
+    needed |= {name for name in tracked if name.startswith(("runtime/src/", "runtime/include/", "train/bitedge/"))}
+    assert needed <= names
+    assert not [name for name in names if name.startswith((".ci", ".github", "build/", "demo/", ".venv"))]
 
 
 def test_alone_it_brings_only_numpy(bare: Path) -> None:
@@ -86,7 +111,7 @@ def test_a_png_asks_for_the_image_extra(bare: Path, digits_model: Path, tmp_path
     assert done.returncode == 0, done.stderr
 
 
-def test_verbs_of_other_rooms_name_their_extra(bare: Path) -> None:
+def test_verbs_of_other_packages_name_their_extra(bare: Path) -> None:
     for verb, extra in (("train", "train"), ("serve", "serve")):
         words = {"train": ["--recipe", "digits"], "serve": ["."]}[verb]
         done = run(bare / "bitedge", verb, *words)
