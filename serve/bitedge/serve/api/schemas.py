@@ -199,8 +199,8 @@ INFER_RESPONSE: Responses = {
 }
 
 
-def images_body(media_types: tuple[str, ...], *, multiple: bool) -> dict[str, Any]:
-    """Describe the request body of a route that takes images."""
+def images_body(media_types: tuple[str, ...], query: type[BaseModel], *, multiple: bool) -> dict[str, Any]:
+    """Describe the query and the request body of a route that takes images."""
     base64 = {"type": "string", "contentEncoding": "base64", "minLength": 4}
     name = "images" if multiple else "image"
 
@@ -212,7 +212,9 @@ def images_body(media_types: tuple[str, ...], *, multiple: bool) -> dict[str, An
     encoding = {"image": {"contentType": ", ".join(media_types)}}
     content["multipart/form-data"] = {"schema": one_field("image", BINARY), "encoding": encoding}
     content["application/json"] = {"schema": one_field(name, base64)}
-    return {"requestBody": {"required": True, "content": content}}
+    fields = query.model_json_schema()["properties"].items()
+    parameters = [{"name": name, "in": "query", "required": False, "schema": schema} for name, schema in fields]
+    return {"parameters": parameters, "requestBody": {"required": True, "content": content}}
 
 
 def json_body(schema: dict[str, Any], *, required: bool) -> dict[str, Any]:
