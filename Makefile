@@ -10,7 +10,7 @@ JOBS ?= 2
 ARM := build/py3-none-linux_aarch64
 CROSS := -C cmake.args=-DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/aarch64.cmake
 
-.PHONY: demo test test-cpp fuzz test-python lint format dist constraints bench-serve arm clean setup
+.PHONY: demo test test-cpp test-musl fuzz test-python lint format dist constraints bench-serve arm clean setup
 
 demo: setup
 	$(BIN)/bitedge pipeline --recipe digits --out demo
@@ -20,8 +20,8 @@ test: test-cpp test-python
 test-python: setup
 	$(BIN)/python -m pytest -n $(JOBS) --dist loadgroup
 
-# The core's own tests: optimized, under sanitizers, on ARM, by clang; and a minute of fuzzing.
-test-cpp: ctest-release ctest-asan ctest-tsan ctest-arm
+# The core's own tests: optimized, under sanitizers, on ARM, with musl, by clang; and a minute of fuzzing.
+test-cpp: ctest-release ctest-asan ctest-tsan ctest-arm test-musl
 	@if command -v clang++ >/dev/null; then $(MAKE) --no-print-directory ctest-clang fuzz; else \
 	  echo "No build by clang, no fuzzing: missing clang++ (Debian: clang)"; [ "$$CI" != true ]; fi
 
@@ -46,6 +46,16 @@ ctest-arm:
 	if [ -z "$$missing" ]; then $(MAKE) --no-print-directory ctest-aarch64 ctest-armv7; else \
 	  echo "No tests on ARM: missing$$missing (Debian: g++-aarch64-linux-gnu g++-arm-linux-gnueabihf qemu-user-static)"; \
 	  [ "$$CI" != true ]; fi
+
+# The same tests with musl instead of glibc, by the compiler of PyPI's ziglang, which builds musl and libc++ first.
+test-musl: $(VENV)/.tools
+	@if ls /lib/ld-musl-*.so.1 >/dev/null 2>&1 && $(PIP) ziglang; then $(MAKE) --no-print-directory ctest-musl; else \
+	  echo "No tests with musl: missing its loader (Debian: musl) or PyPI's ziglang"; [ "$$CI" != true ]; fi
+ctest-musl: FLAVOUR = -DCMAKE_BUILD_TYPE=Release -DBITEDGE_TOOLS=OFF \
+  -DCMAKE_TOOLCHAIN_FILE=$(CURDIR)/runtime/cmake/musl.cmake -DBITEDGE_ZIG=$(CURDIR)/$(BIN)/python-zig
+ctest-musl: SKIPPED = -E portable_vector_test  # its reference, musl's fmaf, rounds some subnormal sums twice
+ctest-musl: export ZIG_GLOBAL_CACHE_DIR = $(CURDIR)/build/zig
+ctest-musl: export ZIG_LOCAL_CACHE_DIR = $(CURDIR)/build/zig
 
 # The fuzz target, by clang, for a minute from the corpus on; what it finds is left in build/findings.
 FUZZ_SECONDS ?= 60

@@ -9,7 +9,7 @@ include(CMakePackageConfigHelpers)
 
 file(STRINGS include/bitedge/bitedge.h BITEDGE_ABI REGEX "^#define BITEDGE_API_VERSION ")
 string(REGEX MATCH "[0-9]+" BITEDGE_ABI "${BITEDGE_ABI}")
-set_target_properties(bitedge PROPERTIES SOVERSION ${BITEDGE_ABI} VERSION ${BITEDGE_ABI}.${PROJECT_VERSION})
+set_target_properties(bitedge PROPERTIES SOVERSION ${BITEDGE_ABI})
 
 add_library(bitedge_static STATIC $<TARGET_OBJECTS:bitedge_core>)
 set_target_properties(bitedge_static PROPERTIES OUTPUT_NAME bitedge LINKER_LANGUAGE CXX)
