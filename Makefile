@@ -23,7 +23,7 @@ test-python: setup
 # The core's own tests: optimized, under sanitizers, on ARM, with musl, by clang; and a minute of fuzzing.
 test-cpp: ctest-release ctest-asan ctest-tsan ctest-arm test-musl
 	@if command -v clang++ >/dev/null; then $(MAKE) --no-print-directory ctest-clang fuzz; else \
-	  echo "No build by clang, no fuzzing: missing clang++ (Debian: clang)"; [ "$$CI" != true ]; fi
+	  echo "No build by clang, no fuzzing: missing clang++ (Debian: clang libclang-rt-dev)"; [ "$$CI" != true ]; fi
 
 ctest-release: FLAVOUR = -DCMAKE_BUILD_TYPE=Release
 ctest-asan: FLAVOUR = -DCMAKE_BUILD_TYPE=Debug -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DBITEDGE_SANITIZE=address,undefined
@@ -60,7 +60,7 @@ ctest-musl: export ZIG_LOCAL_CACHE_DIR = $(CURDIR)/build/zig
 # The fuzz target, by clang, for a minute from the corpus on; what it finds is left in build/findings.
 FUZZ_SECONDS ?= 60
 fuzz: $(VENV)/.tools
-	@clang++ --version >/dev/null || { echo "make fuzz needs clang (Debian: clang)"; exit 2; }
+	@clang++ --version >/dev/null || { echo "make fuzz needs clang and its libraries (Debian: clang libclang-rt-dev)"; exit 2; }
 	@mkdir -p build/findings
 	@$(BIN)/cmake -S runtime -B build/fuzz -G Ninja -DCMAKE_MAKE_PROGRAM=$(CURDIR)/$(BIN)/ninja -DBITEDGE_FUZZ=ON \
 	  -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++ -DBITEDGE_SANITIZE=address,undefined \
